@@ -1,7 +1,9 @@
 package plan
 
-// Job is the file that a user writes.
+// Job is the file that a user writes. Parse reads it, Defaults says what stands for a key that is
+// not given, and Validate says whether the whole is legal.
 type Job struct {
+	// Name stands in message names and log lines: letters, digits, - and _. Default: the name of the file without its ending.
 	Name       string     `yaml:"name"`
 	Model      Model      `yaml:"model"`
 	Data       Data       `yaml:"data"`
@@ -13,84 +15,116 @@ type Job struct {
 
 // Model says what is trained.
 type Model struct {
-	Kind    string  `yaml:"kind"`
-	Layers  int     `yaml:"layers"`
-	Width   int     `yaml:"width"`
-	Heads   int     `yaml:"heads"`
-	Context int     `yaml:"context"`
-	Vocab   string  `yaml:"vocab"` // "bytes", or the path of a saved BPE vocabulary
+	Kind    string `yaml:"kind"`    // gpt; default gpt
+	Layers  int    `yaml:"layers"`  // transformer blocks, without embedding and head; required
+	Width   int    `yaml:"width"`   // elements of a token's activation; required
+	Heads   int    `yaml:"heads"`   // attention heads; must divide the width; required
+	Context int    `yaml:"context"` // tokens of a sequence; required
+	Vocab   string `yaml:"vocab"`   // "bytes", or the path of a saved BPE vocabulary; default bytes
+	// Dropout is the share of elements dropped, in [0, 1). Default 0.
 	Dropout float64 `yaml:"dropout"`
 }
 
 // Data says what it is trained on.
 type Data struct {
-	Text    string  `yaml:"text"`  // a file or folder; $VARIABLES are expanded
-	Match   string  `yaml:"match"` // a pattern for the names of files
+	Text  string `yaml:"text"`  // a file or folder; $VARIABLES are expanded; required
+	Match string `yaml:"match"` // a pattern for the names of files; default *
+	// Holdout is the share of the text that is kept for evaluation, in [0, 1). Default 0.1.
 	Holdout float64 `yaml:"holdout"`
-	// LimitBytes, if not 0, reads no more than this much text.
+	// LimitBytes, if not 0, reads no more than this much text. Default 0.
 	LimitBytes int64 `yaml:"limit_bytes"`
 }
 
 // Train says how.
 type Train struct {
-	Steps      int64     `yaml:"steps"`
-	Batch      int       `yaml:"batch"`
+	Steps int64 `yaml:"steps"` // required
+	Batch int   `yaml:"batch"` // sequences of a step; required
+	// MicroBatch is the sequences that run through the pipeline together; the last of a batch may
+	// be shorter. There must be at least one micro-batch for each data rank. Required.
 	MicroBatch int       `yaml:"micro_batch"`
 	Optimizer  Optimizer `yaml:"optimizer"`
-	Seed       uint64    `yaml:"seed"`
-	Accumulate string    `yaml:"accumulate"` // tree
-	Threads    int       `yaml:"threads"`    // 0: all cores
-	// MemoryLimit is bytes for each actor; 0: no limit.
+	Seed       uint64    `yaml:"seed"`       // default 1
+	Accumulate string    `yaml:"accumulate"` // tree; default tree
+	Threads    int       `yaml:"threads"`    // 0: all cores; default 0
+	// MemoryLimit is bytes for each actor; 0: no limit. Default 0.
 	MemoryLimit int64    `yaml:"memory_limit"`
 	Evaluate    Evaluate `yaml:"evaluate"`
 }
 
 // Evaluate says when the held-out loss is measured.
 type Evaluate struct {
-	Every int64 `yaml:"every"` // steps; 0: only at the end
-	Batch int   `yaml:"batch"` // sequences; 0: none
+	Every int64 `yaml:"every"` // steps; 0: only at the end; default 0
+	Batch int   `yaml:"batch"` // sequences; 0: none; default 32
 }
 
 // Optimizer holds the hyper-parameters.
 type Optimizer struct {
-	Kind        string  `yaml:"kind"` // adamw, sgd
-	LR          float64 `yaml:"lr"`
+	Kind string  `yaml:"kind"` // adamw, sgd; default adamw
+	LR   float64 `yaml:"lr"`   // default 3e-4
+	// MinLR is where the decay ends. Default -1, which Validate replaces by lr/10 with a decay and
+	// by lr without one.
 	MinLR       float64 `yaml:"min_lr"`
-	Warmup      int64   `yaml:"warmup"`
-	Decay       string  `yaml:"decay"` // none, cosine, linear
-	WeightDecay float64 `yaml:"weight_decay"`
-	Beta1       float64 `yaml:"beta1"`
-	Beta2       float64 `yaml:"beta2"`
-	Epsilon     float64 `yaml:"epsilon"`
-	Momentum    float64 `yaml:"momentum"`
-	Clip        float64 `yaml:"clip"` // 0: off
+	Warmup      int64   `yaml:"warmup"`       // steps; default 0
+	Decay       string  `yaml:"decay"`        // none, cosine, linear; default none
+	WeightDecay float64 `yaml:"weight_decay"` // default 0
+	Beta1       float64 `yaml:"beta1"`        // adamw; default 0.9
+	Beta2       float64 `yaml:"beta2"`        // adamw; default 0.95
+	Epsilon     float64 `yaml:"epsilon"`      // adamw; default 1e-8
+	Momentum    float64 `yaml:"momentum"`     // sgd; default 0
+	Clip        float64 `yaml:"clip"`         // the largest global norm of the gradient; 0: off; default 1
 }
 
-// Layout holds the degrees.
+// Layout holds the degrees. All default to 1.
 type Layout struct {
 	Data     int    `yaml:"data"`
-	Tensor   int    `yaml:"tensor"`
+	Tensor   int    `yaml:"tensor"` // 1
 	Pipeline int    `yaml:"pipeline"`
-	Chunks   int    `yaml:"chunks"`
-	Sequence int    `yaml:"sequence"`
-	Expert   int    `yaml:"expert"`
-	Zero     int    `yaml:"zero"`
-	Schedule string `yaml:"schedule"` // 1f1b, gpipe
-	// Stages, if given, are the number of layers of each pipeline rank, embedding and head included.
+	Chunks   int    `yaml:"chunks"`   // 1
+	Sequence int    `yaml:"sequence"` // 1
+	Expert   int    `yaml:"expert"`   // 1
+	Zero     int    `yaml:"zero"`     // 1: optimizer state is cut over the data ranks
+	Schedule string `yaml:"schedule"` // 1f1b, gpipe; default 1f1b
+	// Stages, if given, are the number of layers of each pipeline rank, embedding and head
+	// included. A 0 is a rank that only passes activations on. Default: balanced by cost.
 	Stages []int `yaml:"stages"`
 }
 
 // Save says where checkpoints go.
 type Save struct {
-	Dir   string `yaml:"dir"`
-	Every int64  `yaml:"every"` // steps; 0: only at the end
-	Keep  int    `yaml:"keep"`  // checkpoints kept; 0: all
+	Dir   string `yaml:"dir"`   // default: none are written
+	Every int64  `yaml:"every"` // steps; 0: only at the end; default 0
+	Keep  int    `yaml:"keep"`  // checkpoints kept; 0: all; default 0
 }
 
 // Supervisor says how failures are found. Times are seconds.
 type Supervisor struct {
-	Heartbeat float64 `yaml:"heartbeat"`
-	Suspect   int     `yaml:"suspect"`  // heartbeats missed
-	Deadline  float64 `yaml:"deadline"` // without any progress
-	Join      float64 `yaml:"join"`     // for start-up
+	Heartbeat float64 `yaml:"heartbeat"` // default 0.2
+	Suspect   int     `yaml:"suspect"`   // heartbeats missed; default 5
+	Deadline  float64 `yaml:"deadline"`  // without any progress; default 60
+	Join      float64 `yaml:"join"`      // for start-up; default 30
 }
+
+// Defaults is a job with the defaults of all keys that have one.
+func Defaults() *Job {
+	return &Job{
+		Model: Model{Kind: "gpt", Vocab: "bytes"},
+		Data:  Data{Match: "*", Holdout: 0.1},
+		Train: Train{
+			Seed:       1,
+			Accumulate: "tree",
+			Optimizer: Optimizer{
+				Kind: "adamw", LR: 3e-4, MinLR: -1, Decay: "none",
+				Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Clip: 1,
+			},
+			Evaluate: Evaluate{Batch: 32},
+		},
+		Layout:     Layout{Data: 1, Tensor: 1, Pipeline: 1, Chunks: 1, Sequence: 1, Expert: 1, Zero: 1, Schedule: "1f1b"},
+		Supervisor: Supervisor{Heartbeat: 0.2, Suspect: 5, Deadline: 60, Join: 30},
+	}
+}
+
+// JobError says what is wrong with a job: Where is the file and line, the --set argument or the
+// key; Problem is one line with what was given and what is legal.
+type JobError struct{ Where, Problem string }
+
+func (e *JobError) Error() string { return e.Where + ": " + e.Problem }

@@ -223,17 +223,25 @@ func (o Op) String() string {
 	case Send:
 		return fmt.Sprintf("send %s to %s", o.As, o.Peer)
 	case Receive:
-		return fmt.Sprintf("receive %s from %s", o.Writes[0], o.Peer)
+		return fmt.Sprintf("receive %s from %s", o.written(), o.Peer)
 	case Forward, BackwardInput, BackwardWeight:
 		return fmt.Sprintf("%s layers %d..%d micro-batch %d", o.Kind, o.Lo, o.Hi-1, o.Micro)
 	case Feed:
 		return fmt.Sprintf("feed micro-batch %d", o.Micro)
 	case Add:
-		return fmt.Sprintf("add %s", o.Writes[0])
+		return fmt.Sprintf("add %s", o.written())
 	case Load, Reduce, Update:
 		return fmt.Sprintf("%s bucket %d", o.Kind, o.Bucket)
 	}
 	return o.Kind.String()
+}
+
+// written is the only value that the operation writes, or "nothing".
+func (o Op) written() string {
+	if len(o.Writes) != 1 {
+		return values(o.Writes)
+	}
+	return o.Writes[0].String()
 }
 
 // Program is what one actor does in one round. Operations start in order: one whose Reads are not

@@ -76,8 +76,12 @@ type Failed struct {
 	Actor plan.ActorID
 	Node  string
 	Round plan.Round
+	Op    string
 	Cause string
 }
+
+// Begin opens the run (trainer).
+type Begin struct{}
 
 // Interrupt asks the trainer for a clean stop after the step that is running.
 type Interrupt struct{}
@@ -87,6 +91,7 @@ func (Completed) event() {}
 func (PeerIs) event()    {}
 func (Tick) event()      {}
 func (Failed) event()    {}
+func (Begin) event()     {}
 func (Interrupt) event() {}
 
 // Effect is what a machine wants done. The shell performs effects in order.
@@ -134,6 +139,25 @@ func (Refused) effect()   {}
 func (Fail) effect()      {}
 func (Committed) effect() {}
 func (Stop) effect()      {}
+
+// Discard gives back the references of an event that a machine which has stopped does not handle.
+func Discard(e Event) []Effect {
+	var out []Effect
+	drop := func(p Payload) {
+		if p != nil {
+			out = append(out, Drop{p})
+		}
+	}
+	switch e := e.(type) {
+	case Arrived:
+		drop(e.Message.Payload)
+	case Completed:
+		for _, p := range e.Out {
+			drop(p)
+		}
+	}
+	return out
+}
 
 // Machine is the logic of an actor: no goroutine, clock, randomness, network or device inside.
 // The same events in the same order give the same effects.

@@ -1,0 +1,338 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/troupe-train/troupe/plan"
+)
+
+// Walker is the machine that walks programs: it is a stage, a shard, and a part of the trainer.
+//
+// Operations start in the order of the program. A Receive never waits; any other operation starts
+// when all that it reads is there, and holds back those after it until then. Two liberties keep the
+// stream from running dry, and neither changes a value:
+//   - up to Window operations are on the stream at once. One that reads a value with a payload
+//     is launched when that value is complete; one that reads a resident value, when the operation
+//     that writes it has been launched, because the stream runs them in order.
+//   - a Send whose value is still being made on the stream is put off, and what follows goes on.
+//     Its value comes without anybody else's doing, so nothing can wait for it in a circle.
+//
+// Messages of a later round are kept until it opens: at most one round, and of it what the program
+// of that round receives. A payload that was sent is kept in the outbox until the commit.
+type Walker struct {
+	id          plan.ActorID
+	plan        *plan.Plan
+	incarnation int
+	window      int
+	paths       [plan.Phases]*path
+
+	// Invariant: early, if any, is of a later round than now; now is nil before the first round.
+	now, early *walk
+	outbox     []Message
+	peers      map[plan.ActorID]int
+	stopped    bool
+	counts     Counts
+
+	effects []Effect
+}
+
+// Counts are what a Walker counts since it was made.
+type Counts struct {
+	// Duplicates were received before; Stale belong to a round before the one that is open.
+	Duplicates, Stale, Refused int
+}
+
+// Option changes a Walker.
+type Option func(*Walker)
+
+// Incarnation sets the number of the actor's life. The first is 0.
+func Incarnation(n int) Option { return func(w *Walker) { w.incarnation = n } }
+
+// Window sets how many operations may be on the stream at once. It is 4 unless set, and at least 1.
+func Window(n int) Option { return func(w *Walker) { w.window = max(n, 1) } }
+
+// NewWalker returns the machine that walks the programs that a plan has for an actor.
+func NewWalker(p *plan.Plan, id plan.ActorID, options ...Option) *Walker {
+	w := &Walker{
+		id:     id,
+		plan:   p,
+		window: 4,
+		peers:  map[plan.ActorID]int{},
+	}
+	for _, o := range options {
+		o(w)
+	}
+	return w
+}
+
+// ID is the actor that it is.
+func (w *Walker) ID() plan.ActorID { return w.id }
+
+// Counts are what has been counted so far.
+func (w *Walker) Counts() Counts { return w.counts }
+
+// Round is the round that was opened last; the zero Round before the first.
+func (w *Walker) Round() plan.Round {
+	if w.now == nil {
+		return plan.Round{}
+	}
+	return w.now.round
+}
+
+// Finished reports whether the program of Round has come to its end.
+func (w *Walker) Finished() bool { return w.now != nil && w.now.finished() }
+
+// Handle is one step of the machine.
+func (w *Walker) Handle(e Event) []Effect {
+	if w.stopped {
+		return Discard(e)
+	}
+	switch e := e.(type) {
+	case Arrived:
+		w.arrived(e.Message)
+	case Completed:
+		w.completed(e)
+	case PeerIs:
+		w.peers[e.Peer] = max(w.peers[e.Peer], e.Incarnation)
+	}
+	return w.take()
+}
+
+// Open commits all rounds before r and begins r. A Start message does the same; the trainer, who
+// sends those, opens its own rounds. It panics when the round that is open has not finished, or r
+// does not come after it.
+func (w *Walker) Open(r plan.Round) []Effect {
+	if reason := w.whyNotOpen(r); reason != "" {
+		panic(fmt.Sprintf("machine: %s cannot open %s: %s", w.id, r, reason))
+	}
+	w.open(r)
+	return w.take()
+}
+
+// Close ends the machine: it gives back all that it holds, and handles nothing more.
+func (w *Walker) Close() []Effect {
+	w.stopped = true
+	w.commit()
+	w.abandon(w.now)
+	w.abandon(w.early)
+	return w.take()
+}
+
+// Waiting describes what the machine waits for now.
+func (w *Walker) Waiting() Wait {
+	if w.now == nil {
+		return Wait{}
+	}
+	n := w.now
+	wait := Wait{Round: n.round}
+	switch {
+	case len(n.launched) > 0:
+		wait.Op, wait.Running = n.path.ops[n.launched[0]].String(), true
+	case n.head < len(n.path.ops):
+		wait.Op = n.path.ops[n.head].String()
+		if s, ok := n.lacks(n.head); ok {
+			wait.Value, wait.From = n.path.values[s], n.path.from[s]
+		}
+	}
+	return wait
+}
+
+func (w *Walker) take() []Effect {
+	out := w.effects
+	w.effects = nil
+	return out
+}
+
+func (w *Walker) emit(e Effect) { w.effects = append(w.effects, e) }
+
+func (w *Walker) drop(p Payload) {
+	if p != nil {
+		w.emit(Drop{p})
+	}
+}
+
+// path returns the path of a phase, or nil when the actor has no program there.
+func (w *Walker) path(ph plan.Phase) *path {
+	if ph >= plan.Phases {
+		return nil
+	}
+	if w.paths[ph] == nil {
+		if p := w.plan.Program(w.id, ph); p != nil {
+			w.paths[ph] = newPath(p)
+		}
+	}
+	return w.paths[ph]
+}
+
+func (w *Walker) whyNotOpen(r plan.Round) string {
+	switch {
+	case w.path(r.Phase) == nil:
+		return fmt.Sprintf("%s has no program for it", w.id)
+	case w.now == nil:
+		return ""
+	case !w.now.finished():
+		return fmt.Sprintf("%s has not finished", w.now.round)
+	case !w.now.round.Before(r):
+		return fmt.Sprintf("%s has been opened before", w.now.round)
+	}
+	return ""
+}
+
+func (w *Walker) open(r plan.Round) {
+	w.commit()
+	w.abandon(w.now)
+	if w.early != nil && w.early.round.Before(r) {
+		w.abandon(w.early)
+		w.early = nil
+	}
+	if w.early != nil && w.early.round == r {
+		w.now, w.early = w.early, nil
+	} else {
+		w.now = newWalk(r, w.path(r.Phase))
+	}
+	w.emit(Committed{r})
+	if s, ok := w.now.path.slot[plan.Value{Kind: plan.Start, Piece: -1}]; ok {
+		w.settle(s, nil)
+	}
+	w.advance()
+}
+
+// commit trims the outbox.
+func (w *Walker) commit() {
+	for _, m := range w.outbox {
+		w.drop(m.Payload)
+	}
+	w.outbox = nil
+}
+
+// abandon gives back the values that a program left when it ended.
+func (w *Walker) abandon(k *walk) {
+	if k == nil {
+		return
+	}
+	for i := range k.slots {
+		if k.slots[i].state == there {
+			w.drop(k.slots[i].payload)
+		}
+		k.slots[i] = slot{state: gone}
+	}
+}
+
+// settle puts a value in its slot, does the sends that were put off for it, and lets it go when
+// nothing else reads it.
+func (w *Walker) settle(s int32, p Payload) {
+	n := w.now
+	n.slots[s].state, n.slots[s].payload = there, p
+	if len(n.deferred) > 0 {
+		rest := n.deferred[:0]
+		for _, i := range n.deferred {
+			if n.path.reads[i][0] == s {
+				w.send(i)
+			} else {
+				rest = append(rest, i)
+			}
+		}
+		n.deferred = rest
+	}
+	if n.slots[s].dead {
+		w.free(s)
+	}
+}
+
+// free ends a value: now, or when it is there.
+func (w *Walker) free(s int32) {
+	x := &w.now.slots[s]
+	x.dead = true
+	if x.state == there {
+		w.drop(x.payload)
+		x.state, x.payload = gone, nil
+	}
+}
+
+// advance starts operations until one has to wait.
+func (w *Walker) advance() {
+	n := w.now
+	for ; n.head < len(n.path.ops); n.head++ {
+		i := n.head
+		op := &n.path.ops[i]
+		switch op.Kind {
+		case plan.Receive:
+		case plan.Send:
+			switch n.slots[n.path.reads[i][0]].state {
+			case there:
+				w.send(i)
+			case running:
+				n.deferred = append(n.deferred, i)
+			default:
+				return
+			}
+		default:
+			if len(n.launched) >= w.window {
+				return
+			}
+			if _, lacks := n.lacks(i); lacks {
+				return
+			}
+			w.launch(i)
+		}
+		for _, s := range n.path.frees[i] {
+			// A value whose send was put off goes after that send; see settle.
+			w.free(s)
+		}
+	}
+}
+
+func (w *Walker) launch(i int) {
+	n := w.now
+	in := make([]Payload, len(n.path.reads[i]))
+	for j, s := range n.path.reads[i] {
+		in[j] = n.slots[s].payload
+	}
+	for _, s := range n.path.writes[i] {
+		n.slots[s].state = running
+	}
+	n.launched = append(n.launched, i)
+	w.emit(Launch{Round: n.round, Index: i, Op: &n.path.ops[i], In: in})
+}
+
+func (w *Walker) send(i int) {
+	n := w.now
+	op := &n.path.ops[i]
+	m := Message{
+		Name:    Name{Job: w.plan.Job.Name, Round: n.round, Incarnation: w.incarnation, From: w.id, To: op.Peer, Value: op.As},
+		Payload: n.slots[n.path.reads[i][0]].payload,
+	}
+	if part, whole := w.plan.Part(op); !whole {
+		// A shard is sent its piece of the vector: a view, no copy.
+		m.Payload = Tensor{m.Payload.(Tensor).Sub(part.Lo, part.Len())}
+	}
+	if m.Payload != nil {
+		m.Payload.Retain()
+	}
+	w.outbox = append(w.outbox, m)
+	w.emit(Send{m})
+}
+
+func (w *Walker) completed(e Completed) {
+	n := w.now
+	if n == nil || e.Round != n.round || len(n.launched) == 0 || n.launched[0] != e.Op {
+		panic(fmt.Sprintf("machine: %s is told that operation %d of %s is complete, which is not the oldest on its stream", w.id, e.Op, e.Round))
+	}
+	op := &n.path.ops[e.Op]
+	n.launched = n.launched[1:]
+	if e.Err == nil && len(e.Out) != len(op.Writes) {
+		e.Err = fmt.Errorf("it returned %d values and writes %d", len(e.Out), len(op.Writes))
+	}
+	if e.Err != nil {
+		for _, p := range e.Out {
+			w.drop(p)
+		}
+		w.stopped = true
+		w.emit(Fail{Round: n.round, Op: op.String(), Cause: e.Err})
+		return
+	}
+	for j, s := range n.path.writes[e.Op] {
+		w.settle(s, e.Out[j])
+	}
+	w.advance()
+}

@@ -1,0 +1,271 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-train/troupe/messages"
+)
+
+// Member is a node other than the coordinator, in the eyes of the run.
+type Member struct {
+	control *control
+	hello   Hello
+	session string
+	index   int
+	welcome Welcome
+	beat    time.Duration // between heartbeats
+
+	stop chan struct{}
+	done chan struct{}
+
+	mu      sync.Mutex
+	node    *Node
+	state   messages.State
+	missing []string
+	leaving string
+	phase   messages.Phase
+	silence *silence
+	// changed is closed and made anew when phase changes or the coordinator is lost.
+	changed chan struct{}
+	// ended is why the run is over for this node; it says nothing while over is false.
+	over  bool
+	ended error
+}
+
+// Join asks the coordinator for a place, until ctx ends. The server has joined that of the
+// coordinator. From then on the member sends heartbeats, until Leave.
+func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
+	c, err := openControl(s)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{
+		control: c, hello: h, session: newSession(),
+		stop: make(chan struct{}), done: make(chan struct{}),
+		state: messages.State_STATE_JOINED, phase: messages.Phase_PHASE_GATHERING, changed: make(chan struct{}),
+	}
+	if err := m.join(ctx); err != nil {
+		c.close()
+		return nil, err
+	}
+	go m.run()
+	return m, nil
+}
+
+func (m *Member) join(ctx context.Context) error {
+	answer, err := m.control.ask(ctx, helloSubject, &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{
+		Node: int32(m.hello.Node), Name: m.hello.Name, Version: m.hello.Version,
+		Cores: uint32(m.hello.Cores), Session: m.session,
+	}}})
+	if err != nil {
+		return fmt.Errorf("actors: no welcome from the coordinator: %w", err)
+	}
+	w := answer.GetWelcome()
+	switch {
+	case w == nil:
+		return errors.New("actors: the coordinator answers a hello with something else")
+	case w.Refusal != "":
+		return fmt.Errorf("actors: %w: %s", ErrRefused, w.Refusal)
+	case w.HeartbeatNs <= 0 || w.Suspect == 0:
+		return errors.New("actors: the coordinator's welcome does not say how often to send heartbeats")
+	}
+	m.index = int(w.Node)
+	if m.hello.Name == "" {
+		m.hello.Name = nodeName(m.index)
+	}
+	m.welcome = Welcome{
+		Job: w.Job, Options: w.Options, Fingerprint: w.Fingerprint,
+		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes),
+	}
+	m.beat = time.Duration(w.HeartbeatNs)
+	m.silence = newSilence(m.beat, int(w.Suspect))
+	m.silence.hear(0, time.Now())
+	return m.control.subscribe(beatSubject, m.hear)
+}
+
+// Index is the number of the node.
+func (m *Member) Index() int { return m.index }
+
+// Name is how people call the node.
+func (m *Member) Name() string { return m.hello.Name }
+
+// Welcome is what the coordinator had to say.
+func (m *Member) Welcome() Welcome { return m.welcome }
+
+// run sends heartbeats and listens for those of the coordinator.
+func (m *Member) run() {
+	defer close(m.done)
+	ticker := time.NewTicker(m.beat)
+	defer ticker.Stop()
+	m.say()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-ticker.C:
+		case <-m.news():
+		}
+		m.say()
+		m.mu.Lock()
+		if silent, lost := m.silence.check(time.Now())[0]; lost {
+			m.end(fmt.Errorf("actors: the coordinator is lost: %w for %s", ErrLost, silent.Round(time.Millisecond)))
+		}
+		m.mu.Unlock()
+	}
+}
+
+// news is told of when a local actor has failed.
+func (m *Member) news() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.node == nil {
+		return nil
+	}
+	return m.node.failures.news
+}
+
+// say sends a heartbeat.
+func (m *Member) say() {
+	m.mu.Lock()
+	node := m.node
+	h := &messages.Heartbeat{
+		Node: uint32(m.index), Name: m.hello.Name, Session: m.session,
+		State: m.state, Missing: m.missing, Leaving: m.leaving,
+	}
+	m.mu.Unlock()
+	if node != nil {
+		h.Actors, h.Failures = node.heartbeat()
+	}
+	m.control.publish(heartbeatSubject, &messages.Control{Body: &messages.Control_Heartbeat{Heartbeat: h}})
+}
+
+// hear takes a beat of the coordinator.
+func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
+	b := c.GetBeat()
+	if b == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over {
+		return
+	}
+	m.silence.hear(0, time.Now())
+	if b.Phase <= m.phase { // phases come in order, but beats may not
+		return
+	}
+	m.phase = b.Phase
+	if b.Phase == messages.Phase_PHASE_STOPPING {
+		var err error
+		if b.Reason != "" {
+			err = fmt.Errorf("actors: the coordinator stops the run: %s", b.Reason)
+		}
+		m.end(err)
+		return
+	}
+	m.wake()
+}
+
+// end ends the run for this node. m.mu is held.
+func (m *Member) end(err error) {
+	if !m.over {
+		m.over, m.ended = true, err
+		m.silence.forget(0)
+		m.wake()
+	}
+}
+
+func (m *Member) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Ready says that the actors of this node are alive, finds out that those of the others are, and
+// returns when the run begins. A fingerprint that differs from the coordinator's is refused.
+func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) error {
+	if want := m.welcome.Fingerprint; fingerprint != want {
+		return fmt.Errorf("actors: %w: the plan of %s has the fingerprint %s, the coordinator's has %s", ErrRefused, m.hello.Name, fingerprint, want)
+	}
+	m.mu.Lock()
+	m.node, m.state = n, messages.State_STATE_SPAWNED
+	m.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	heard := make(chan error, 1)
+	go func() {
+		heard <- n.transport.greet(ctx, func(missing []string) {
+			m.mu.Lock()
+			m.missing = missing
+			m.mu.Unlock()
+		})
+	}()
+	err := m.await(ctx, func() bool { return m.phase >= messages.Phase_PHASE_RUNNING }, heard)
+	if err != nil {
+		cancel(err)
+		<-heard
+	}
+	return err
+}
+
+// await waits until a condition on the phase holds, or the run is over. When the greeting is done
+// the node is ready.
+func (m *Member) await(ctx context.Context, holds func() bool, greeting chan error) error {
+	for {
+		m.mu.Lock()
+		over, ended, changed, ok := m.over, m.ended, m.changed, holds()
+		m.mu.Unlock()
+		switch {
+		case over && ended == nil && greeting != nil:
+			return errors.New("actors: the run ended before it began")
+		case over:
+			return ended
+		case ok:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-greeting:
+			if err != nil {
+				greeting <- err
+				return err
+			}
+			m.mu.Lock()
+			m.state = messages.State_STATE_READY
+			m.mu.Unlock()
+			m.say()
+			greeting <- nil
+			greeting = make(chan error)
+		}
+	}
+}
+
+// Wait returns when the run is over: nil after an orderly end; else why the coordinator ended it,
+// ErrLost when it is gone, or the cause of ctx.
+func (m *Member) Wait(ctx context.Context) error {
+	return m.await(ctx, func() bool { return false }, nil)
+}
+
+// Leave says goodbye: with a reason when the node leaves because of it. The heartbeats end.
+func (m *Member) Leave(reason error) {
+	close(m.stop)
+	<-m.done
+	m.mu.Lock()
+	m.state = messages.State_STATE_LEFT
+	if reason != nil {
+		m.leaving = reason.Error()
+	}
+	m.node = nil
+	m.mu.Unlock()
+	m.say()
+	// If this gets lost the coordinator finds the node silent.
+	_ = m.control.conn.FlushTimeout(time.Second)
+	m.control.close()
+}

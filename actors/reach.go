@@ -1,0 +1,67 @@
+package actors
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// reach asks the server that is to be joined for its name before a route to it is opened. NATS would
+// go on trying a route with a wrong password for ever, and say so only in its log; the name of the
+// cluster is derived from the token, so the first line that the other side says tells whether the
+// tokens are equal. The route has its password all the same.
+func reach(ctx context.Context, o ServerOptions) error {
+	if _, _, err := splitAddress(o.Join); err != nil {
+		return err
+	}
+	began := time.Now()
+	for {
+		name, err := greeting(ctx, o.Join)
+		switch {
+		case err == nil && name == clusterName(o):
+			return nil
+		case err == nil && strings.HasPrefix(name, "troupe-"):
+			return fmt.Errorf("actors: %s: %w, or another job than %q", o.Join, ErrWrongToken, o.Job)
+		case err == nil:
+			return fmt.Errorf("actors: %s is a NATS server, but not one of a run (its cluster is %q)", o.Join, name)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("actors: cannot reach %s since %s: %w", o.Join, time.Since(began).Round(time.Second), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// greeting returns the name of the cluster that the server at the address says it is in.
+func greeting(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if at, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(at); err != nil {
+			return "", err
+		}
+	}
+	line, err := bufio.NewReader(io.LimitReader(c, 64<<10)).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("it says nothing: %w", err)
+	}
+	text, ok := strings.CutPrefix(line, "INFO ")
+	var info struct {
+		Cluster string `json:"cluster"`
+	}
+	if !ok || json.Unmarshal([]byte(text), &info) != nil {
+		return "", fmt.Errorf("what answers is not a node")
+	}
+	return info.Cluster, nil
+}

@@ -1,0 +1,286 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-train/troupe/actors/machine"
+	"github.com/troupe-train/troupe/device"
+	"github.com/troupe-train/troupe/messages"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// shell is the thin skin around a machine: it turns messages into events, and effects into sends
+// and launches. receive never blocks, and nothing that panics inside it gets out: a machine that
+// panics has failed, and the process goes on.
+type shell struct {
+	node    *Node
+	actor   Actor
+	id      plan.ActorID
+	address *address
+	ledger  ledger
+
+	// The rest belongs to receive, but for broken.
+
+	// dead says that the machine panicked or the node is closing: it is not called again.
+	dead bool
+	// told says that the trainer knows of a failure; the first is the cause, the others follow from it.
+	told bool
+	// launched and completed count operations. 0 <= completed <= launched.
+	launched, completed uint64
+	// drops wait until that many operations are complete.
+	drops []drop
+	// broken is set on the stream by the first operation that fails. Those behind it do not run:
+	// what they read was never made.
+	broken atomic.Bool
+}
+
+type drop struct {
+	after   uint64
+	payload machine.Payload
+}
+
+// Messages that only shells get.
+type (
+	// complete comes from the stream.
+	complete struct{ event machine.Completed }
+	// finish is complete of a Finish that the shell itself performs.
+	finish struct {
+		launch machine.Launch
+		err    error
+	}
+	// noRoom says that a message came for which there is no memory.
+	noRoom struct {
+		name machine.Name
+		err  error
+	}
+	// look asks for a fresh Wait in the stats.
+	look struct{}
+	// quit says that the node closes.
+	quit struct{ heard chan struct{} }
+)
+
+// errNotRun is why an operation behind one that failed did not run.
+var errNotRun = errors.New("an operation before it failed")
+
+func newShell(n *Node, a Actor) (*shell, error) {
+	s := &shell{node: n, actor: a, id: a.Machine.ID()}
+	s.ledger.stats = Stats{Actor: s.id, Node: n.options.Index, Incarnation: a.Incarnation, Wait: a.Machine.Waiting()}
+	name := string(s.id)
+	if a.Incarnation > 0 {
+		name = fmt.Sprintf("%s#%d", s.id, a.Incarnation)
+	}
+	var err error
+	s.address, err = n.system.spawn(name, s.receive)
+	return s, err
+}
+
+func (s *shell) receive(message any) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.dead = true
+			s.node.log("%s panicked: %v\n%s", s.id, v, debug.Stack())
+			s.fail(machine.Fail{Round: s.wait().Round, Op: s.wait().Op, Cause: fmt.Errorf("panic: %v", v)})
+		}
+	}()
+	switch m := message.(type) {
+	case complete:
+		s.completed++
+		s.release()
+		s.ledger.update(func(x *Stats) { x.Busy += m.event.Elapsed; x.Progress++ })
+		s.handle(m.event)
+	case finish:
+		s.completed++
+		s.release()
+		s.handle(s.report(m))
+	case machine.Arrived:
+		s.ledger.update(func(x *Stats) { x.Progress++ })
+		s.handle(m)
+	case machine.Event:
+		s.handle(m)
+	case noRoom:
+		s.fail(machine.Fail{Round: m.name.Round, Op: fmt.Sprintf("receive %s from %s", m.name.Value, m.name.From), Cause: m.err})
+	case look:
+		if !s.dead {
+			w := s.actor.Machine.Waiting()
+			s.ledger.update(func(x *Stats) { x.Wait = w })
+		}
+	case quit:
+		s.dead = true
+		close(m.heard)
+	}
+}
+
+func (s *shell) wait() machine.Wait { return s.ledger.read().Wait }
+
+func (s *shell) handle(e machine.Event) {
+	var effects []machine.Effect
+	if s.dead {
+		effects = machine.Discard(e)
+	} else {
+		effects = s.actor.Machine.Handle(e)
+	}
+	for _, e := range effects {
+		s.perform(e)
+	}
+}
+
+func (s *shell) perform(e machine.Effect) {
+	switch e := e.(type) {
+	case machine.Send:
+		s.send(e.Message)
+	case machine.Launch:
+		s.launch(e)
+	case machine.Drop:
+		s.drop(e.Payload)
+	case machine.Refused:
+		s.refused(e)
+	case machine.Fail:
+		s.fail(e)
+	case machine.Committed:
+		// A machine says so when it opens a round.
+		s.ledger.open(e.Round, time.Now())
+		if s.node.options.Observer.Committed != nil {
+			s.node.options.Observer.Committed(s.id, e.Round)
+		}
+	case machine.Stop:
+		s.node.stopped(e.Err)
+	default:
+		panic(fmt.Sprintf("actors: %s wants an effect %T, which is not known", s.id, e))
+	}
+}
+
+func (s *shell) send(m machine.Message) {
+	if err := s.node.post(m); err != nil {
+		s.fail(machine.Fail{Round: m.Name.Round, Op: fmt.Sprintf("send %s to %s", m.Name.Value, m.Name.To), Cause: err})
+		return
+	}
+	if m.Payload != nil {
+		s.ledger.update(func(x *Stats) { x.Sent[TrafficOf(m.Name.Value.Kind)] += m.Payload.Bytes() })
+	}
+}
+
+// launch puts an operation on the stream. The payloads that it reads are the machine's, which keeps
+// them until the Completed.
+func (s *shell) launch(l machine.Launch) {
+	s.launched++
+	s.node.work.enter()
+	own := l.Op.Kind == plan.Finish && s.id != plan.Trainer
+	var out []machine.Payload
+	var began time.Time
+	s.actor.Stream.Do(func(k device.Kernels) error {
+		began = time.Now()
+		if s.broken.Load() {
+			return errNotRun
+		}
+		if !own {
+			var err error
+			if out, err = s.actor.Executor.Run(k, l.Round, l.Op, l.In); err != nil {
+				return err
+			}
+		}
+		for _, v := range l.Op.Frees {
+			s.actor.Executor.Free(l.Round, v)
+		}
+		return nil
+	}, func(err error) {
+		defer s.node.work.leave()
+		if err != nil {
+			s.broken.Store(true)
+		}
+		if own {
+			s.address.tell(finish{launch: l, err: err})
+			return
+		}
+		var elapsed time.Duration
+		if !began.IsZero() {
+			elapsed = time.Since(began)
+		}
+		s.address.tell(complete{machine.Completed{Round: l.Round, Op: l.Index, Out: out, Err: err, Elapsed: elapsed}})
+	})
+}
+
+// report performs a Finish: its payload is what the actor did in the round.
+func (s *shell) report(f finish) machine.Completed {
+	c := machine.Completed{Round: f.launch.Round, Op: f.launch.Index, Err: f.err}
+	if f.err != nil {
+		return c
+	}
+	b, err := proto.Marshal(s.actorReport(f.launch.Round))
+	if err != nil {
+		c.Err = err
+		return c
+	}
+	c.Out = []machine.Payload{machine.Blob(b)}
+	return c
+}
+
+func (s *shell) actorReport(r plan.Round) *messages.ActorReport {
+	round, all, elapsed := s.ledger.inRound(time.Now())
+	return &messages.ActorReport{
+		Actor:     string(s.id),
+		Node:      s.node.options.Name,
+		Round:     protoRound(r),
+		ElapsedNs: int64(elapsed),
+		BusyNs:    int64(round.Busy),
+		WaitingNs: int64(max(elapsed-round.Busy, 0)),
+		PeakBytes: s.actor.Account.Peak(),
+		HeldBytes: s.actor.Account.Held(),
+		SentBytes: round.Sent.Map(),
+		Restarts:  uint32(all.Incarnation),
+		Refused:   all.Refused,
+	}
+}
+
+// drop releases a payload once everything launched so far is complete.
+func (s *shell) drop(p machine.Payload) {
+	if p == nil {
+		return
+	}
+	if s.completed == s.launched {
+		p.Release()
+		return
+	}
+	s.drops = append(s.drops, drop{s.launched, p})
+}
+
+func (s *shell) release() {
+	i := 0
+	for ; i < len(s.drops) && s.drops[i].after <= s.completed; i++ {
+		s.drops[i].payload.Release()
+		s.drops[i].payload = nil
+	}
+	s.drops = s.drops[i:]
+}
+
+func (s *shell) refused(r machine.Refused) {
+	s.ledger.update(func(x *Stats) { x.Refused++ })
+	s.node.log("%s refused %s: %s", s.id, r.Name, r.Reason)
+	if s.node.options.Observer.Refused != nil {
+		s.node.options.Observer.Refused(r)
+	}
+}
+
+// fail tells the trainer, once.
+func (s *shell) fail(f machine.Fail) {
+	if p := (*device.Panic)(nil); errors.As(f.Cause, &p) {
+		s.node.log("%s panicked at %s: %v\n%s", s.id, f.Op, p.Value, p.Stack)
+	}
+	if s.told {
+		return
+	}
+	s.told = true
+	s.ledger.update(func(x *Stats) { x.Failure = f.Cause.Error() })
+	s.node.failed(machine.Failed{Actor: s.id, Node: s.node.options.Name, Round: f.Round, Op: f.Op, Cause: f.Cause.Error()})
+}
+
+func (s *shell) stats() Stats {
+	x := s.ledger.read()
+	x.Peak, x.Held = s.actor.Account.Peak(), s.actor.Account.Held()
+	return x
+}

@@ -1,0 +1,129 @@
+package actors
+
+import (
+	"sync"
+	"time"
+
+	"github.com/troupe-train/troupe/actors/machine"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// Traffic is what sent bytes are counted by.
+type Traffic uint8
+
+const (
+	// Activation goes forward between stages, and Gradient (of activations) backward.
+	Activation Traffic = iota
+	Gradient
+	// Reduce is gradients of parameters on their way to the shards; Gather is parameters on their way back.
+	Reduce
+	Gather
+	// Control is all else: tokens, losses, norms, verdicts, reports, states.
+	Control
+	traffics
+)
+
+func (t Traffic) String() string {
+	return [...]string{"activation", "gradient", "reduce", "gather", "control"}[t]
+}
+
+// TrafficOf says how a value is counted.
+func TrafficOf(k plan.Kind) Traffic {
+	switch k {
+	case plan.Activation:
+		return Activation
+	case plan.ActivationGrad:
+		return Gradient
+	case plan.Gradient:
+		return Reduce
+	case plan.Parameters:
+		return Gather
+	}
+	return Control
+}
+
+// Sent is bytes of payloads sent, by traffic. Messages within a process count like all others.
+type Sent [traffics]int64
+
+// Map returns the bytes by the names of the traffics.
+func (s Sent) Map() map[string]int64 {
+	m := make(map[string]int64, traffics)
+	for t := range traffics {
+		m[t.String()] = s[t]
+	}
+	return m
+}
+
+// Add adds o to s.
+func (s *Sent) Add(o Sent) {
+	for t := range o {
+		s[t] += o[t]
+	}
+}
+
+// Stats is what an actor has done since it was spawned, and what it does now.
+type Stats struct {
+	Actor       plan.ActorID
+	Node        int
+	Incarnation int
+	// Wait is what its machine waited for when it was last looked at.
+	Wait machine.Wait
+	// Progress counts the messages that the machine took and the operations that completed.
+	Progress uint64
+	// Failure is why it cannot go on, or empty.
+	Failure string
+	// Busy is the time its operations took.
+	Busy time.Duration
+	Sent Sent
+	// Peak and Held are the bytes of its account.
+	Peak, Held int64
+	Refused    uint64
+	// Unacknowledged is the bytes that it sent to other nodes and that have not been acknowledged.
+	Unacknowledged int64
+}
+
+// ledger is where a shell keeps its stats. Others read it at any time.
+type ledger struct {
+	mu    sync.Mutex
+	stats Stats
+
+	// Of the round that is open: when it was opened, and what the stats were then.
+	round  plan.Round
+	opened time.Time
+	before Stats
+}
+
+func (l *ledger) update(change func(*Stats)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.stats)
+}
+
+func (l *ledger) read() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats
+}
+
+// open begins a round.
+func (l *ledger) open(r plan.Round, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.round, l.opened, l.before = r, now, l.stats
+}
+
+// inRound returns the stats of the round that is open, the time since it was opened, and all since
+// the actor was spawned.
+func (l *ledger) inRound(now time.Time) (round, all Stats, elapsed time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	round = l.stats
+	round.Busy -= l.before.Busy
+	for t := range round.Sent {
+		round.Sent[t] -= l.before.Sent[t]
+	}
+	if !l.opened.IsZero() {
+		elapsed = now.Sub(l.opened)
+	}
+	return round, l.stats, elapsed
+}

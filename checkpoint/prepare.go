@@ -1,0 +1,207 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Mode is what a run does with the checkpoints that are there when it starts.
+type Mode uint8
+
+const (
+	// Fresh starts at step 0 and refuses a folder that is not empty.
+	Fresh Mode = iota
+	// Resume goes on from the newest complete checkpoint.
+	Resume
+	// Overwrite removes the checkpoints that are there and starts at step 0. It refuses a folder that
+	// holds anything else.
+	Overwrite
+)
+
+func (m Mode) String() string {
+	return [...]string{"fresh", "resume", "overwrite"}[m]
+}
+
+// ErrNone is the error where a complete checkpoint is due and there is none.
+var ErrNone = errors.New("no complete checkpoint")
+
+// Prepare makes dir ready for a run, and makes it if it is not there. It refuses before anything starts what would
+// fail at the first save: a folder that cannot be written. With Resume it removes what killed writers have left.
+// Where Resume finds no complete checkpoint the error is ErrNone, and dir is as it was.
+func Prepare(dir string, mode Mode) error {
+	if dir == "" {
+		return errors.New("save.dir is empty: give a folder")
+	}
+	err := prepare(dir, mode)
+	if err != nil {
+		return fmt.Errorf("save.dir %s: %w", dir, err)
+	}
+	return nil
+}
+
+func prepare(dir string, mode Mode) error {
+	if mode == Resume {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: there is no such folder", ErrNone)
+		}
+	}
+	if err := makeAll(dir); err != nil {
+		return err
+	}
+	ours, foreign, err := scan(dir)
+	if err != nil {
+		return err
+	}
+	switch mode {
+	case Fresh:
+		if err := refuseFull(ours, foreign); err != nil {
+			return err
+		}
+	case Resume:
+		if err := requireComplete(dir); err != nil {
+			return err
+		}
+	case Overwrite:
+		if len(foreign) > 0 {
+			return fmt.Errorf("%s in it is no checkpoint, so it is not overwritten; choose another folder", several(foreign))
+		}
+		for _, e := range ours {
+			if _, err := contents(e.path); err != nil {
+				return fmt.Errorf("%w, so it is not overwritten", err)
+			}
+		}
+	default:
+		panic(fmt.Sprintf("checkpoint: unknown mode %d", mode))
+	}
+	if err := checkWritable(dir); err != nil {
+		return err
+	}
+	for _, e := range ours {
+		if err := settle(dir, e, mode); err != nil {
+			return err
+		}
+	}
+	return syncFolder(dir)
+}
+
+// settle brings a folder that is there into order: with Overwrite it is removed, with Resume it is removed unless it is
+// or may be a checkpoint.
+func settle(dir string, e entry, mode Mode) error {
+	if mode == Resume {
+		switch e.suffix {
+		case "":
+			return nil
+		case suffixReplaced:
+			final := stepPath(dir, e.step, "")
+			if _, err := os.Lstat(final); errors.Is(err, fs.ErrNotExist) {
+				return rename(e.path, final)
+			}
+			if _, err := glance(final); err != nil {
+				return nil // the step itself is damaged: keep both
+			}
+		}
+	}
+	return removeStep(e.path)
+}
+
+func refuseFull(ours []entry, foreign []string) error {
+	if len(ours) == 0 && len(foreign) == 0 {
+		return nil
+	}
+	if len(ours) == 0 {
+		return fmt.Errorf("not empty: it holds %s; choose an empty folder", several(foreign))
+	}
+	var names []string
+	for i := len(ours) - 1; i >= 0; i-- { // the newest first
+		names = append(names, stepPath("", ours[i].step, ours[i].suffix))
+	}
+	return fmt.Errorf("not empty: it holds %s; --resume goes on from the newest checkpoint, --overwrite removes them and starts afresh", several(append(names, foreign...)))
+}
+
+func requireComplete(dir string) error {
+	entries, err := List(dir)
+	if err != nil {
+		return err
+	}
+	for i := len(entries) - 1; i >= 0; i-- {
+		if entries[i].Err == nil {
+			return nil
+		}
+	}
+	if n := len(entries); n > 0 {
+		return fmt.Errorf("%w: %w", ErrNone, entries[n-1].Err)
+	}
+	return ErrNone
+}
+
+func several(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
+func checkWritable(dir string) error {
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// Prune removes complete checkpoints until only the newest keep are left; 0 keeps all. The newest
+// one is never removed, and folders that are not complete are left alone.
+func Prune(dir string, keep int) error {
+	if keep < 0 {
+		return fmt.Errorf("prune checkpoints in %s: keep %d; legal is 1 and more, or 0 for all", dir, keep)
+	}
+	if keep == 0 {
+		return nil
+	}
+	entries, err := List(dir)
+	if err != nil {
+		return fmt.Errorf("prune checkpoints in %s: %w", dir, err)
+	}
+	kept := 0
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := entries[i]
+		if e.Err != nil {
+			continue
+		}
+		if kept++; kept <= keep {
+			continue
+		}
+		if err := removeStep(e.Path); err != nil {
+			return fmt.Errorf("prune checkpoints in %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// Entry is a checkpoint in a folder, or what should be one.
+type Entry struct {
+	Step int64
+	Path string
+	// Err is nil if the checkpoint is complete: the manifest is in order and every file is there with
+	// its size. Contents are not read; Open and Check do that.
+	Err error
+}
+
+// List gives the checkpoints in dir, oldest first. A folder that does not exist has none.
+func List(dir string) ([]Entry, error) {
+	steps, err := candidates(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	for _, s := range steps {
+		_, err := glance(s.path)
+		entries = append(entries, Entry{s.step, s.path, err})
+	}
+	return entries, nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/troupe-train/troupe/supervisor"
+)
+
+// display shows a run: a progress bar on a terminal, a line a step elsewhere, on standard error;
+// and the result on standard output.
+type display struct {
+	out, err io.Writer
+	json     bool
+	bar      *progressbar.ProgressBar // nil where standard error is not a terminal
+	terminal bool
+	elapsed  time.Duration // of the last steps, smoothed
+	loss     float64
+}
+
+func newDisplay(c *cobra.Command, asJSON bool) *display {
+	return &display{
+		out:      c.OutOrStdout(),
+		err:      c.ErrOrStderr(),
+		json:     asJSON,
+		terminal: c.ErrOrStderr() == os.Stderr && term.IsTerminal(int(os.Stderr.Fd())),
+	}
+}
+
+func (d *display) progress(p supervisor.Progress) {
+	switch {
+	case p.Step != nil:
+		d.step(p.Step)
+	case p.Evaluated != nil:
+		d.line("step %d: validation loss %.4f", p.Evaluated.Step, p.Evaluated.Loss)
+	case p.Checkpoint != nil:
+		d.line("step %d: checkpoint %s", p.Checkpoint.Step, p.Checkpoint.Path)
+	case p.Note != nil:
+		d.line("%s", *p.Note)
+	}
+}
+
+func (d *display) step(s *supervisor.StepDone) {
+	if d.elapsed == 0 {
+		d.elapsed = s.Elapsed
+	}
+	d.elapsed += (s.Elapsed - d.elapsed) / 8
+	rate := float64(s.Tokens) / d.elapsed.Seconds()
+	left := (time.Duration(s.Of-s.Step) * d.elapsed).Round(time.Second)
+	if !d.terminal {
+		fmt.Fprintf(d.err, "step %d/%d  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %s left\n", s.Step, s.Of, s.Loss, s.GradNorm, s.LR, rate, left)
+		return
+	}
+	if d.bar == nil {
+		d.bar = progressbar.NewOptions64(s.Of,
+			progressbar.OptionSetWriter(d.err),
+			progressbar.OptionSetWidth(24),
+			progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false),
+			progressbar.OptionShowCount(),
+			progressbar.OptionUseANSICodes(true),
+			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "", BarEnd: ""}),
+		)
+	}
+	d.bar.Describe(fmt.Sprintf("loss %.3f  %.0f tokens/s  %s left ", s.Loss, rate, left))
+	_ = d.bar.Set64(s.Step) // writing to a terminal that has gone is no reason to stop training
+}
+
+// line prints above the progress bar.
+func (d *display) line(format string, args ...any) {
+	if d.bar != nil {
+		_ = d.bar.Clear()
+	}
+	fmt.Fprintf(d.err, format+"\n", args...)
+	if d.bar != nil {
+		_ = d.bar.RenderBlank()
+	}
+}
+
+// finish prints the result, or passes the error on.
+func (d *display) finish(r *supervisor.Result, err error) error {
+	if d.bar != nil {
+		fmt.Fprintln(d.err)
+	}
+	if err != nil {
+		return err
+	}
+	if d.json {
+		return json.NewEncoder(d.out).Encode(r)
+	}
+	fmt.Fprintf(d.out, "%s: %d steps", r.Job, r.Steps)
+	if r.StepsRun > 0 {
+		fmt.Fprintf(d.out, ", loss %.4f -> %.4f, %.0f tokens/s, bubble %.3f", *r.LossFirst, *r.LossLast, r.TokensPerSecond, r.Bubble)
+	}
+	fmt.Fprintln(d.out)
+	if n := len(r.Validation); n > 0 {
+		fmt.Fprintf(d.out, "validation loss %.4f nats per token after step %d\n", r.Validation[n-1].Loss, r.Validation[n-1].Step)
+	}
+	fmt.Fprintf(d.out, "weights sha256 %s\n", r.WeightsSHA256)
+	if r.Checkpoint != "" {
+		fmt.Fprintf(d.out, "checkpoint %s\n", r.Checkpoint)
+	}
+	if r.Stopped {
+		fmt.Fprintf(d.out, "stopped before the last step; go on with --resume\n")
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-train/troupe/supervisor"
+)
+
+func launchCommand() *cobra.Command {
+	var o runFlags
+	var nodes int
+	var external bool
+	var listen string
+	c := &cobra.Command{
+		Use:   "launch JOB.yaml --nodes N",
+		Short: "Train a job over N processes",
+		Long: "Launch starts N node processes on this machine, each with its own embedded NATS server, and trains the job over them.\n" +
+			"This process holds the trainer. With --external it starts none, prints the command that joins a node, and waits for N of them.",
+		Example: "  troupe launch examples/gosrc.yaml --nodes 4 --set layout.pipeline=2 --set layout.data=2\n" +
+			"  troupe launch examples/gosrc.yaml --nodes 2 --external --listen 10.0.0.1:7400",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			job, err := loadJob(args[0], o.set)
+			if err != nil {
+				return err
+			}
+			show := newDisplay(c, o.json)
+			result, err := supervisor.Launch(c.Context(), job, supervisor.Cluster{
+				Nodes:  nodes,
+				Listen: listen,
+				Spawn:  spawner(external, c.ErrOrStderr()),
+			}, append(o.options(), supervisor.WithProgress(show.progress))...)
+			return show.finish(result, err)
+		},
+	}
+	o.register(c)
+	f := c.Flags()
+	f.IntVar(&nodes, "nodes", 2, "number of node processes")
+	f.BoolVar(&external, "external", false, "wait for nodes that others start, instead of starting them here")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "address that nodes join at; port 0 takes a free one")
+	return c
+}
+
+func nodeCommand() *cobra.Command {
+	var n supervisor.NodeOptions
+	c := &cobra.Command{
+		Use:   "node --join HOST:PORT",
+		Short: "Join a launched job as a node",
+		Long:  "Node joins the cluster of a `troupe launch` and runs the actors that the plan places on it. The token is read from TROUPE_TOKEN.",
+		Example: "  TROUPE_TOKEN=... troupe node --join 10.0.0.1:7400\n" +
+			"  TROUPE_TOKEN=... troupe node --join 10.0.0.1:7400 --listen 10.0.0.2:7400",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			n.Log = c.ErrOrStderr()
+			return serveNode(c.Context(), n)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&n.Join, "join", "", "address of the launched job")
+	f.StringVar(&n.Listen, "listen", "127.0.0.1:0", "address at which the other nodes reach this one; port 0 takes a free one")
+	f.IntVar(&n.Number, "number", 0, "number of this node, from 1; 0 takes the next that is free")
+	f.DurationVar(&n.Wait, "wait", 30*time.Second, "how long to try to join")
+	if err := c.MarkFlagRequired("join"); err != nil {
+		panic(err)
+	}
+	return c
+}

@@ -1,0 +1,33 @@
+// Package cpu is the device that every machine has: kernels in Go (and in assembly where the
+// processor has the instructions), memory of the process, and a few threads for each stream.
+//
+//	d := cpu.New(cpu.Options{Float: device.F32})
+//	defer d.Close()
+//	s, _ := d.OpenStream("worker", 2)
+//	x, _ := d.Alloc(account, device.Activations, device.F32, 4)
+//	copy(cpu.Float32s(x), []float32{1, 2, 3, 4})
+//	s.Do(func(k device.Kernels) error { k.Add(x, x, x); return nil }, done)
+//	s.Close() // waits
+//
+// # Streams and threads
+//
+// A stream is one goroutine locked to a thread, which runs the queued work, and threads-1
+// workers that live as long as the stream. A kernel cuts its output into tiles whose bounds depend on
+// the shape alone; whoever is free takes the next tile. A sum is always inside one tile, or its
+// parts are added in a fixed order: so the bits do not depend on the number of threads.
+//
+// The queue of a stream grows as needed: whoever queues work bounds it (a machine launches only
+// a few operations ahead).
+//
+// # Memory
+//
+// Alloc charges exactly the bytes asked for. Behind that, memory is kept in size classes (at most
+// an eighth larger) and reused, together with the Buffer objects, so that a step like the one before takes
+// nothing from the Go heap. Memory starts at a multiple of 64 bytes. Streams keep scratch memory of
+// a few megabytes for packed panels that no account knows.
+//
+// # Errors
+//
+// Kernels panic on slices that are too short, of a wrong type or not addressable: such a call is
+// a bug of the caller. Inside Stream.Do the panic arrives as a *device.Panic.
+package cpu

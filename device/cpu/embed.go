@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/troupe-train/troupe/device"
+)
+
+type embedTask[T Float] struct {
+	y, table, positions             []T
+	tokens                          []int32
+	context, width, vocabulary, per int
+}
+
+func (t *embedTask[T]) tile(i int, _ *worker) {
+	lo, hi := span(i, len(t.tokens), t.per)
+	for r := lo; r < hi; r++ {
+		y := t.y[r*t.width : (r+1)*t.width]
+		e := int(t.tokens[r]) * t.width
+		p := r % t.context * t.width
+		table, positions := t.table[e : e+t.width][:len(y)], t.positions[p : p+t.width][:len(y)]
+		for j := range y {
+			y[j] = table[j] + positions[j]
+		}
+	}
+}
+
+func (k *kernels[T]) Embed(y, tokens, table, positions device.Slice, rows, context, width int) {
+	const name = "Embed"
+	n := rows * context
+	vocabulary := table.Len / max(1, width)
+	k.embed = embedTask[T]{k.in(name, "y", y, n*width), k.in(name, "table", table, vocabulary*width),
+		k.atLeast(name, "positions", positions, context*width), checked(name, tokens, n, vocabulary), context, width, vocabulary, rowsPerTile(width)}
+	k.pool.run(&k.embed, tilesOf(n, k.embed.per))
+}
+
+// checked is the memory of n token ids, all of which must be inside the vocabulary.
+func checked(kernel string, tokens device.Slice, n, vocabulary int) []int32 {
+	ids := ints(kernel, "tokens", tokens, n)
+	for i, id := range ids {
+		if uint(id) >= uint(vocabulary) {
+			panic(fmt.Sprintf("cpu: %s: token %d at %d; the vocabulary is 0..%d", kernel, id, i, vocabulary-1))
+		}
+	}
+	return ids
+}
+
+type embedTableTask[T Float] struct {
+	dtable, dy []T
+	tokens     []int32
+	width      int
+}
+
+// tile owns columns, so that the contributions to an element are added by one thread, in order.
+func (t *embedTableTask[T]) tile(i int, _ *worker) {
+	lo, hi := span(i, t.width, columnsPerTile)
+	for r := 0; r < len(t.dtable); r += t.width {
+		clear(t.dtable[r+lo : r+hi])
+	}
+	for r, id := range t.tokens {
+		dy := t.dy[r*t.width+lo : r*t.width+hi]
+		d := t.dtable[int(id)*t.width+lo : int(id)*t.width+hi][:len(dy)]
+		for j := range dy {
+			d[j] += dy[j]
+		}
+	}
+}
+
+type embedPositionsTask[T Float] struct {
+	dpositions, dy       []T
+	rows, context, width int
+}
+
+// tile owns one position.
+func (t *embedPositionsTask[T]) tile(i int, _ *worker) {
+	d := t.dpositions[i*t.width : (i+1)*t.width]
+	clear(d)
+	if i >= t.context {
+		return
+	}
+	for r := range t.rows {
+		p := (r*t.context + i) * t.width
+		dy := t.dy[p : p+t.width][:len(d)]
+		for j := range d {
+			d[j] += dy[j]
+		}
+	}
+}
+
+func (k *kernels[T]) EmbedBackward(dtable, dpositions, dy, tokens device.Slice, rows, context, width int) {
+	const name = "EmbedBackward"
+	n := rows * context
+	vocabulary := dtable.Len / max(1, width)
+	g := k.in(name, "dy", dy, n*width)
+	k.embedTable = embedTableTask[T]{k.in(name, "dtable", dtable, vocabulary*width), g, checked(name, tokens, n, vocabulary), width}
+	k.pool.run(&k.embedTable, tilesOf(width, columnsPerTile))
+	held := dpositions.Len / max(1, width)
+	if held < context {
+		panic(fmt.Sprintf("cpu: %s: dpositions holds %d positions, the context is %d", name, held, context))
+	}
+	k.embedPositions = embedPositionsTask[T]{k.in(name, "dpositions", dpositions, held*width), g, rows, context, width}
+	k.pool.run(&k.embedPositions, held)
+}

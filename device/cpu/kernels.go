@@ -1,0 +1,118 @@
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/troupe-train/troupe/device"
+)
+
+// kernels are the kernels of one stream. Each kernel fills in its task and lets the pool run the
+// tiles; the tasks are fields so that a call takes nothing from the heap.
+type kernels[T Float] struct {
+	pool *pool
+	t    device.DType
+
+	fill           fillTask[T]
+	fillInt        fillIntTask
+	copy           copyTask
+	add            addTask[T]
+	gelu           geluTask[T]
+	geluBackward   geluBackwardTask[T]
+	dropout        dropoutTask[T]
+	matmul         matmulTask[T]
+	sumRows        sumRowsTask[T]
+	norm           normTask[T]
+	normInput      normInputTask[T]
+	normWeight     normWeightTask[T]
+	attention      attentionTask[T]
+	attentionBack  attentionBackTask[T]
+	embed          embedTask[T]
+	embedTable     embedTableTask[T]
+	embedPositions embedPositionsTask[T]
+	entropy        entropyTask[T]
+	entropyBack    entropyBackTask[T]
+	squares        squaresTask[T]
+	adamw          adamwTask[T]
+	sgd            sgdTask[T]
+}
+
+func newKernels[T Float](p *pool, t device.DType) *kernels[T] {
+	return &kernels[T]{pool: p, t: t}
+}
+
+// in is the memory of s, which must have exactly n elements of the device's type.
+func (k *kernels[T]) in(kernel, name string, s device.Slice, n int) []T {
+	v := view[T](s, k.t)
+	if len(v) != n {
+		panic(fmt.Sprintf("cpu: %s: %s has %d elements, must be %d", kernel, name, len(v), n))
+	}
+	return v
+}
+
+// atLeast is the memory of s, which must have n elements or more; the rest is cut off.
+func (k *kernels[T]) atLeast(kernel, name string, s device.Slice, n int) []T {
+	v := view[T](s, k.t)
+	if len(v) < n {
+		panic(fmt.Sprintf("cpu: %s: %s has %d elements, must be %d or more", kernel, name, len(v), n))
+	}
+	return v[:n]
+}
+
+// optional is in for a slice that may be none: then it is nil.
+func (k *kernels[T]) optional(kernel, name string, s device.Slice, n int) []T {
+	if s.IsZero() {
+		return nil
+	}
+	return k.in(kernel, name, s, n)
+}
+
+func ints(kernel, name string, s device.Slice, n int) []int32 {
+	v := Int32s(s)
+	if len(v) != n {
+		panic(fmt.Sprintf("cpu: %s: %s has %d elements, must be %d", kernel, name, len(v), n))
+	}
+	return v
+}
+
+func float64s(kernel, name string, s device.Slice, n int) []float64 {
+	v := Float64s(s)
+	if len(v) != n {
+		panic(fmt.Sprintf("cpu: %s: %s has %d elements, must be %d", kernel, name, len(v), n))
+	}
+	return v
+}
+
+// scratch is n elements of the worker's memory with undefined contents, valid until the next call.
+func scratch[T Float](w *worker, n int) []T {
+	var z T
+	w.scratch = grow(w.scratch, n*int(unsafe.Sizeof(z)))
+	return elements[T](w.scratch, n)
+}
+
+// grow returns b, or larger memory with undefined contents where b has less than n bytes.
+func grow(b []byte, n int) []byte {
+	if len(b) >= n {
+		return b
+	}
+	return aligned(classSize(classOf(int64(n))))
+}
+
+func elements[T Float](b []byte, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// tileElements is how many elements an element-wise kernel gives to a tile: enough to be worth
+// a hand-over, few enough to share a vector of some ten thousand.
+const tileElements = 8192
+
+func tilesOf(n, per int) int { return (n + per - 1) / per }
+
+// span is the range of tile i of n things, per to a tile.
+func span(i, n, per int) (lo, hi int) { return i * per, min((i+1)*per, n) }
+
+// rowsPerTile cuts rows of the given width into tiles of about tileElements.
+func rowsPerTile(width int) int { return max(1, tileElements/max(1, width)) }

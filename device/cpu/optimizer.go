@@ -1,0 +1,68 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/troupe-train/troupe/device"
+)
+
+type adamwTask[T Float] struct {
+	next, m2, v2, w, m, v, grad []T
+	// The factors of a step, made once in float64:
+	// step = lr/(1-beta1^t), rsqrt = 1/sqrt(1-beta2^t), so that
+	// lr*mhat/(sqrt(vhat)+eps) = step*m / (sqrt(v)*rsqrt + eps).
+	gradScale, beta1, rest1, beta2, rest2, step, rsqrt, epsilon, decay T
+}
+
+func (t *adamwTask[T]) tile(i int, _ *worker) {
+	lo, hi := span(i, len(t.next), tileElements)
+	next := t.next[lo:hi]
+	n := len(next)
+	m2, v2, w := t.m2[lo:hi][:n], t.v2[lo:hi][:n], t.w[lo:hi][:n]
+	m, v, grad := t.m[lo:hi][:n], t.v[lo:hi][:n], t.grad[lo:hi][:n]
+	for j := range next {
+		g := grad[j] * t.gradScale
+		mj := t.beta1*m[j] + t.rest1*g
+		vj := t.beta2*v[j] + t.rest2*(g*g)
+		next[j] = w[j] - (t.step*mj/(sqrt(vj)*t.rsqrt+t.epsilon) + t.decay*w[j])
+		m2[j], v2[j] = mj, vj
+	}
+}
+
+func (k *kernels[T]) AdamW(next, m2, v2, w, m, v, grad device.Slice, h device.AdamW) {
+	const name = "AdamW"
+	n := next.Len
+	k.adamw = adamwTask[T]{
+		k.in(name, "next", next, n), k.in(name, "m2", m2, n), k.in(name, "v2", v2, n),
+		k.in(name, "w", w, n), k.in(name, "m", m, n), k.in(name, "v", v, n), k.in(name, "grad", grad, n),
+		T(h.GradScale), T(h.Beta1), T(1 - h.Beta1), T(h.Beta2), T(1 - h.Beta2),
+		T(h.LR / (1 - math.Pow(h.Beta1, float64(h.Step)))), T(1 / math.Sqrt(1-math.Pow(h.Beta2, float64(h.Step)))),
+		T(h.Epsilon), T(h.LR * h.Decay),
+	}
+	k.pool.run(&k.adamw, tilesOf(n, tileElements))
+}
+
+type sgdTask[T Float] struct {
+	next, m2, w, m, grad           []T
+	gradScale, momentum, lr, decay T
+}
+
+func (t *sgdTask[T]) tile(i int, _ *worker) {
+	lo, hi := span(i, len(t.next), tileElements)
+	next := t.next[lo:hi]
+	n := len(next)
+	m2, w, m, grad := t.m2[lo:hi][:n], t.w[lo:hi][:n], t.m[lo:hi][:n], t.grad[lo:hi][:n]
+	for j := range next {
+		mj := t.momentum*m[j] + t.gradScale*grad[j]
+		next[j] = w[j] - t.lr*(mj+t.decay*w[j])
+		m2[j] = mj
+	}
+}
+
+func (k *kernels[T]) SGD(next, m2, w, m, grad device.Slice, h device.SGD) {
+	const name = "SGD"
+	n := next.Len
+	k.sgd = sgdTask[T]{k.in(name, "next", next, n), k.in(name, "m2", m2, n), k.in(name, "w", w, n), k.in(name, "m", m, n), k.in(name, "grad", grad, n),
+		T(h.GradScale), T(h.Momentum), T(h.LR), T(h.Decay)}
+	k.pool.run(&k.sgd, tilesOf(n, tileElements))
+}

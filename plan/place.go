@@ -1,0 +1,40 @@
+package plan
+
+// Options say how a plan is made of a job.
+type Options struct {
+	// Resume says that the trainer holds a checkpoint that Init restores.
+	Resume bool
+	// Nodes is the number of worker nodes, 1 to Nodes, next to node 0 with the trainer. With 0 or
+	// 1 everything runs on node 0.
+	Nodes int
+}
+
+// place lists the actors in canonical order and gives each a node: the trainer node 0; stages, in
+// the order of pipeline rank and then data rank, contiguous and as even as possible over the
+// workers; each shard the node of the stage of its ranks. So the replicas of a stage and the
+// shards that sum their gradients sit together where the number of nodes allows it.
+func place(pipeline, data, nodes int) []Actor {
+	stages := pipeline * data
+	workers := min(nodes, stages)
+	node := make([]int, stages)
+	if nodes > 1 {
+		for w := range workers {
+			for i := range span(evenly(stages, w, workers)) {
+				node[i] = w + 1
+			}
+		}
+	}
+	actors := make([]Actor, 0, 1+2*stages)
+	actors = append(actors, Actor{ID: Trainer})
+	for p := range pipeline {
+		for d := range data {
+			actors = append(actors, Actor{StageID(p, d), node[p*data+d]})
+		}
+	}
+	for p := range pipeline {
+		for d := range data {
+			actors = append(actors, Actor{ShardID(p, d), node[p*data+d]})
+		}
+	}
+	return actors
+}

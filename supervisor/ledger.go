@@ -1,0 +1,144 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-train/troupe/messages"
+	"github.com/troupe-train/troupe/optim"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// ledger takes down what the rounds of a run have brought, and tells of it. It is used on the
+// trainer's stream alone until the run has ended.
+type ledger struct {
+	plan    *plan.Plan
+	until   int64
+	now     func() time.Time
+	observe func(Progress)
+
+	result  Result
+	started time.Time // of the first training step
+	last    time.Time // when the round before ended
+	actors  map[plan.ActorID]*ActorResult
+	bubbles []float64
+
+	interrupted atomic.Bool // set from outside the trainer's stream
+	// outside counts the time of training steps, and that in which an operation ran.
+	steps, inside time.Duration
+}
+
+func newLedger(p *plan.Plan, first, until int64, now func() time.Time, observe func(Progress)) *ledger {
+	l := &ledger{plan: p, until: until, now: now, observe: observe, actors: map[plan.ActorID]*ActorResult{}, last: now()}
+	l.result = Result{
+		Job: p.Job.Name, Parameters: p.Model.Len(), Steps: first,
+		PeakBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{}, MovedBytes: map[string]int64{},
+	}
+	for _, a := range p.Actors {
+		l.actors[a.ID] = &ActorResult{ID: a.ID, Role: a.ID.Role(), Node: fmt.Sprint(a.Node)}
+	}
+	return l
+}
+
+// finished takes in a round.
+func (l *ledger) finished(o Outcome) error {
+	now := l.now()
+	elapsed := now.Sub(l.last)
+	l.last = now
+	reports := map[plan.ActorID]*messages.ActorReport{}
+	for id, b := range o.Reports {
+		r := new(messages.ActorReport)
+		if err := proto.Unmarshal(b, r); err != nil {
+			return fmt.Errorf("report of %s: %w", id, err)
+		}
+		reports[id] = r
+		l.account(id, r)
+	}
+	switch o.Round.Phase {
+	case plan.EvaluatePhase:
+		p := Point{Step: o.Round.Step, Loss: o.Loss(plan.Rows(l.plan.Held) * l.plan.Model.Context)}
+		l.result.Validation = append(l.result.Validation, p)
+		l.observe(Progress{Evaluated: &p})
+	case plan.TrainPhase:
+		l.step(o, elapsed, reports)
+	}
+	return nil
+}
+
+func (l *ledger) account(id plan.ActorID, r *messages.ActorReport) {
+	a := l.actors[id]
+	a.Node = r.Node
+	a.BusySeconds += time.Duration(r.BusyNs).Seconds()
+	a.PeakBytes = max(a.PeakBytes, r.PeakBytes)
+	a.Restarts = int(r.Restarts)
+	for k, n := range r.SentBytes {
+		l.result.SentBytes[k] += n
+	}
+	for k, n := range r.MovedBytes {
+		l.result.MovedBytes[k] += n
+	}
+}
+
+func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID]*messages.ActorReport) {
+	tokens := plan.Rows(l.plan.Train) * l.plan.Model.Context
+	r := &l.result
+	done := StepDone{
+		Step: o.Round.Step + 1, Of: l.until, Loss: o.Loss(tokens), GradNorm: o.Norm,
+		LR: optim.LearningRate(l.plan.Job.Train, o.Round.Step), Tokens: int64(tokens), Elapsed: elapsed,
+	}
+	if r.StepsRun == 0 {
+		l.started = l.last.Add(-elapsed)
+		r.LossFirst = &done.Loss
+	}
+	r.StepsRun++
+	r.Steps = done.Step
+	r.LossLast, r.GradNormLast = &done.Loss, &done.GradNorm
+	r.Tokens += done.Tokens
+	r.Seconds = l.last.Sub(l.started).Seconds()
+	var window, busy, inside time.Duration
+	for id, rep := range reports {
+		inside += time.Duration(rep.BusyNs)
+		if id.Role() != "stage" {
+			continue
+		}
+		window = max(window, time.Duration(rep.ComputeWindowNs))
+		if c := time.Duration(rep.ComputeBusyNs); c > busy {
+			busy, done.Slowest, done.Busy = c, id, c
+		}
+	}
+	if busy > 0 {
+		l.bubbles = append(l.bubbles, float64(window-busy)/float64(busy))
+	}
+	l.steps += elapsed
+	r.TokensPerSecond = float64(r.Tokens) / l.steps.Seconds()
+	l.inside += inside
+	l.observe(Progress{Step: &done})
+}
+
+// interrupt marks the run as stopped before it was done; what it still commits counts.
+func (l *ledger) interrupt() { l.interrupted.Store(true) }
+
+// close returns the result of the run.
+func (l *ledger) close() *Result {
+	r := l.result
+	r.Stopped = l.interrupted.Load() && r.Steps < l.until
+	if n := len(l.bubbles); n > 0 {
+		slices.Sort(l.bubbles)
+		r.Bubble = l.bubbles[n/2]
+	}
+	if r.StepsRun > 0 && len(l.plan.Stages) == 1 && l.plan.Job.Layout.Data == 1 {
+		outside := 1 - l.inside.Seconds()/l.steps.Seconds()
+		r.Outside = &outside
+	}
+	for _, a := range l.plan.Actors {
+		x := l.actors[a.ID]
+		r.PeakBytes[a.ID] = x.PeakBytes
+		r.Restarts += x.Restarts
+		r.Actors = append(r.Actors, *x)
+	}
+	return &r
+}

@@ -1,0 +1,177 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-train/troupe/actors"
+	"github.com/troupe-train/troupe/actors/machine"
+	"github.com/troupe-train/troupe/data"
+	"github.com/troupe-train/troupe/model"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// Run trains a job in this process and returns what it did. When ctx ends, the run stops cleanly
+// after the step that is running, with a checkpoint where the job has a place for one. An error is a *Failure when an actor failed.
+func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
+	o := newOptions(opts)
+	r, err := prepare(job, o, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	node, err := actors.NewNode(actors.Options{
+		Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: r.observer(), Log: r.note,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.conduct(ctx, node, actors.Coordination{Nodes: 1})
+}
+
+// run is a job on its way at the node that holds the trainer.
+type run struct {
+	options   options
+	plan      *plan.Plan
+	tokenizer data.Tokenizer
+	rounds    Rounds
+	store     *store
+	ledger    *ledger
+	cast      *cast
+	source    Source
+	stopped   chan error
+}
+
+// prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
+func prepare(job *plan.Job, o options, nodes int) (*run, error) {
+	r := &run{options: o, stopped: make(chan error, 1), source: o.source}
+	m := o.model
+	r.tokenizer = data.Bytes
+	if m == nil || o.source == nil {
+		t, err := data.OpenTokenizer(job.Model.Vocab)
+		if err != nil {
+			return nil, err
+		}
+		r.tokenizer = t
+	}
+	if m == nil {
+		var err error
+		if m, err = BuildModel(job, r.tokenizer.Size()); err != nil {
+			return nil, err
+		}
+	}
+	if r.source == nil {
+		if err := checkVocab(m, r.tokenizer); err != nil {
+			return nil, err
+		}
+		d, err := OpenData(job, r.tokenizer)
+		if err != nil {
+			return nil, err
+		}
+		r.source = d
+		s := d.Stats()
+		r.note(fmt.Sprintf("data: %d files, %d tokens for training, %d held out", s.Files, s.TrainTokens, s.HeldTokens))
+	}
+	var err error
+	if r.store, err = openStore(job, m, r.tokenizer, o.mode); err != nil {
+		return nil, err
+	}
+	if r.plan, err = plan.New(job, m, plan.Options{Resume: r.store.resumes(), Nodes: nodes}); err != nil {
+		return nil, errors.Join(err, r.store.close())
+	}
+	r.store.plan = r.plan
+	r.rounds = rounds(r.plan, r.store.first(), o.stopAt)
+	r.ledger = newLedger(r.plan, r.rounds.First, r.rounds.Until, time.Now, o.progress)
+	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
+	r.note(describe(r.plan, m))
+	if r.store.resumes() {
+		r.note(fmt.Sprintf("resuming at step %d from %s", r.rounds.First, r.store.from()))
+	}
+	return r, nil
+}
+
+// rounds is the schedule of a run that starts at step first.
+func rounds(p *plan.Plan, first, stopAt int64) Rounds {
+	job := p.Job
+	until := job.Train.Steps
+	if stopAt > 0 {
+		until = min(until, stopAt)
+	}
+	r := Rounds{First: first, Until: max(first, until), EvaluateEvery: job.Train.Evaluate.Every, Evaluates: len(p.Held) > 0}
+	if job.Save.Dir != "" {
+		r.SnapshotEvery = job.Save.Every
+	}
+	return r
+}
+
+// describe is the line that says what was built.
+func describe(p *plan.Plan, m *model.Model) string {
+	l := p.Job.Layout
+	return fmt.Sprintf("model: %s, %d parameters in %d layers; pipeline %d, data %d, schedule %s, %d micro-batches a step",
+		m.Kind, m.Len(), len(m.Layers), l.Pipeline, l.Data, l.Schedule, len(p.Train))
+}
+
+func (r *run) note(line string) { r.options.progress(Progress{Note: &line}) }
+
+func (r *run) observer() actors.Observer {
+	return actors.Observer{Stop: func(err error) {
+		select {
+		case r.stopped <- err:
+		default: // the first reason counts
+		}
+	}}
+}
+
+// conduct brings the actors of this node to life, waits for the other nodes, and sets the trainer going.
+func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordination) (*Result, error) {
+	var err error
+	trainer := &Executor{Plan: r.plan, Source: r.source, State: r.store, Finished: r.ledger.finished}
+	if r.cast, err = newCast(r.plan, r.options.device); err != nil {
+		return nil, err
+	}
+	defer r.cast.close()
+	defer r.end(node)
+	if err := r.cast.spawn(node, NewTrainer(r.plan, r.rounds), trainer); err != nil {
+		return nil, err
+	}
+	coordinator, err := node.Coordinate(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := coordinator.Gather(ctx); err != nil {
+		return nil, err
+	}
+	if err := node.Send(plan.Trainer, machine.Begin{}); err != nil {
+		return nil, err
+	}
+	interrupted := ctx.Done()
+	for {
+		select {
+		case <-interrupted:
+			interrupted = nil
+			r.ledger.interrupt()
+			if err := node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
+				return nil, err
+			}
+		case err := <-r.stopped:
+			reason := ""
+			if err != nil {
+				reason = err.Error()
+			}
+			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			if e := coordinator.Shutdown(down, reason); err == nil {
+				err = e
+			}
+			if err != nil {
+				return nil, err
+			}
+			result := r.ledger.close()
+			result.WeightsSHA256 = r.store.hash
+			result.Checkpoint = r.store.newest
+			return result, nil
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sort"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/troupe-train/troupe/checkpoint"
+	"github.com/troupe-train/troupe/data"
+	"github.com/troupe-train/troupe/model"
+	"github.com/troupe-train/troupe/optim"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// store is where the state of a run comes from and goes to: checkpoints in save.dir, or nowhere
+// but the hash of the weights.
+type store struct {
+	plan   *plan.Plan // set once there is one
+	dir    string
+	keep   int
+	meta   checkpoint.Meta
+	opened *checkpoint.Checkpoint // what the run resumes from; nil for a fresh one
+	saved  func(CheckpointDone)
+
+	hash   string // of the newest weights
+	newest string // path of the newest checkpoint that this run wrote
+}
+
+// kinds are what is stored of a parameter, in the order of a shard's State.
+var kinds = []checkpoint.Kind{checkpoint.Weight, checkpoint.FirstMoment, checkpoint.SecondMoment}
+
+// openStore prepares save.dir and, when the run resumes, opens the newest complete checkpoint.
+func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, mode checkpoint.Mode) (*store, error) {
+	s := &store{dir: job.Save.Dir, keep: job.Save.Keep}
+	if s.dir == "" {
+		if mode != checkpoint.Fresh {
+			return nil, fmt.Errorf("save.dir is empty: there is nothing to resume from or to overwrite")
+		}
+		return s, nil
+	}
+	rule, err := optim.RuleOf(job.Train.Optimizer.Kind)
+	if err != nil {
+		return nil, err
+	}
+	text, err := yaml.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	vocabulary := t.Marshal()
+	s.meta = checkpoint.Meta{
+		Parameters: checkpoint.Parameters(m),
+		Optimizer:  job.Train.Optimizer.Kind,
+		Kinds:      kinds[:1+rule.Moments],
+		Facts: []checkpoint.Fact{
+			{Key: "model.kind", Value: m.Kind},
+			{Key: "model.heads", Value: fmt.Sprint(job.Model.Heads)},
+			{Key: "vocabulary", Value: fmt.Sprintf("%s of %d tokens, sha256 %.12x", t.Kind(), t.Size(), sha256.Sum256(vocabulary))},
+			{Key: "train.seed", Value: fmt.Sprint(job.Train.Seed)},
+			{Key: "train.batch", Value: fmt.Sprint(job.Train.Batch)},
+		},
+		Job:       string(text),
+		Tokenizer: string(vocabulary),
+	}
+	if err := checkpoint.Prepare(s.dir, mode); err != nil {
+		return nil, err
+	}
+	if mode != checkpoint.Resume {
+		return s, nil
+	}
+	if s.opened, err = checkpoint.Open(s.dir); err != nil {
+		return nil, err
+	}
+	if err := s.opened.Match(s.meta); err != nil {
+		s.opened.Close()
+		return nil, fmt.Errorf("resume from %s: %w", s.opened.Path(), err)
+	}
+	return s, nil
+}
+
+func (s *store) resumes() bool { return s.opened != nil }
+
+func (s *store) first() int64 {
+	if s.opened == nil {
+		return 0
+	}
+	return s.opened.Meta().Step
+}
+
+func (s *store) from() string { return s.opened.Path() }
+
+func (s *store) close() error {
+	if s.opened == nil {
+		return nil
+	}
+	return s.opened.Close()
+}
+
+// span is a run of elements of one parameter in a shard's part: elements [lo, lo+n) of it lie at off.
+type span struct {
+	bucket int
+	name   string
+	lo, n  int
+	at     int // offset in the flat vector of the bucket
+	off    int // offset in the weights of the shard
+}
+
+// spans are those of a shard, in the order of its State, and the elements of its weights.
+func (s *store) spans(id plan.ActorID) ([]span, int) {
+	p, d, _ := id.Rank()
+	var out []span
+	off := 0
+	for _, part := range s.plan.Parts(p, d) {
+		b := s.plan.Model.Buckets()[part.Bucket]
+		for i, q := range b.Params {
+			lo, hi := max(b.Offsets[i], part.Range.Lo), min(b.Offsets[i]+q.Len(), part.Range.Hi)
+			if lo < hi {
+				out = append(out, span{part.Bucket, q.Name, lo - b.Offsets[i], hi - lo, lo, off + lo - part.Range.Lo})
+			}
+		}
+		off += part.Range.Len()
+	}
+	return out, off
+}
+
+// Restore reads the state of a shard from the checkpoint.
+func (s *store) Restore(id plan.ActorID) ([]float32, error) {
+	spans, n := s.spans(id)
+	state := make([]float32, n*len(s.meta.Kinds))
+	for k, kind := range s.meta.Kinds {
+		for _, p := range spans {
+			if err := s.opened.Read(p.name, kind, p.lo, p.lo+p.n, state[k*n+p.off:k*n+p.off+p.n]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return state, nil
+}
+
+// Keep hashes the weights and, where there is a place for it, writes a checkpoint.
+func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]float32) error {
+	vectors := make([][]float32, len(s.plan.Buckets))
+	for i, b := range s.plan.Model.Buckets() {
+		vectors[i] = make([]float32, b.Len)
+	}
+	var ids []plan.ActorID
+	for id, state := range states {
+		spans, n := s.spans(id)
+		if n == 0 || len(state)%n != 0 {
+			return fmt.Errorf("state of %s has %d elements; it is a multiple of %d", id, len(state), n)
+		}
+		for _, p := range spans {
+			copy(vectors[p.bucket][p.at:p.at+p.n], state[p.off:p.off+p.n])
+		}
+		ids = append(ids, id)
+	}
+	s.hash = model.Hash(s.plan.Model, func(bucket int) []float32 { return vectors[bucket] })
+	if s.dir == "" || s.opened != nil && step == s.first() {
+		return nil
+	}
+	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+	return s.write(step, ids, states)
+}
+
+func (s *store) write(step int64, ids []plan.ActorID, states map[plan.ActorID][]float32) error {
+	meta := s.meta
+	meta.Step = step
+	w, err := checkpoint.Create(s.dir, meta)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	for i, id := range ids {
+		spans, n := s.spans(id)
+		var pieces []checkpoint.Piece
+		for k, kind := range meta.Kinds {
+			for _, p := range spans {
+				pieces = append(pieces, checkpoint.Piece{Name: p.name, Kind: kind, Lo: p.lo, Data: states[id][k*n+p.off : k*n+p.off+p.n]})
+			}
+		}
+		if err := w.Add(i, pieces); err != nil {
+			return err
+		}
+	}
+	if err := w.Commit(); err != nil {
+		return err
+	}
+	s.newest = w.Path()
+	s.saved(CheckpointDone{Step: step, Path: w.Path()})
+	if s.keep > 0 {
+		return checkpoint.Prune(s.dir, s.keep)
+	}
+	return nil
+}
