@@ -67,8 +67,8 @@ func (c *control) ask(ctx context.Context, subject string, m *messages.Control) 
 	if err != nil {
 		return nil, err
 	}
-	for {
-		once, cancel := context.WithTimeout(ctx, time.Second)
+	for patience := firstAnswer; ; patience = min(2*patience, lastAnswer) {
+		once, cancel := context.WithTimeout(ctx, patience)
 		answer, err := c.conn.RequestWithContext(once, c.prefix+subject, b)
 		cancel()
 		if err == nil {

@@ -11,8 +11,10 @@ import (
 type failures struct {
 	mu   sync.Mutex
 	all  []machine.Failed
-	news chan struct{}
+	news chan struct{} // of capacity 1
 }
+
+func newFailures() *failures { return &failures{news: make(chan struct{}, 1)} }
 
 // most bounds the list; the first failures are those that tell the cause.
 const mostFailures = 16

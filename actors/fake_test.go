@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"testing"
@@ -150,10 +151,12 @@ func tensor(t testing.TB, a *device.Account, n int, seed byte) machine.Tensor {
 }
 
 func fill(b []byte, seed byte) {
-	x := uint32(seed)*2654435761 + 1
-	for i := range b {
-		x = x*1664525 + 1013904223
-		b[i] = byte(x >> 24)
+	x := uint64(seed)*0x9e3779b97f4a7c15 + 1
+	var word [8]byte
+	for len(b) > 0 {
+		x = x*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(word[:], x^x>>29)
+		b = b[copy(b, word[:]):]
 	}
 }
 

@@ -195,54 +195,56 @@ func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) error {
 	m.mu.Lock()
 	m.node, m.state = n, messages.State_STATE_SPAWNED
 	m.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	heard := make(chan error, 1)
+	greeting, cancel := context.WithCancel(ctx)
+	greeted := make(chan struct{})
 	go func() {
-		heard <- n.transport.greet(ctx, func(missing []string) {
+		defer close(greeted)
+		if n.transport.greet(greeting, m.lacks) == nil {
 			m.mu.Lock()
-			m.missing = missing
+			m.state = messages.State_STATE_READY
 			m.mu.Unlock()
-		})
+			m.say()
+		}
 	}()
-	err := m.await(ctx, func() bool { return m.phase >= messages.Phase_PHASE_RUNNING }, heard)
-	if err != nil {
-		cancel(err)
-		<-heard
+	// The coordinator begins when all are ready, so there is nothing left to greet when it does.
+	err := m.await(ctx, messages.Phase_PHASE_RUNNING)
+	cancel()
+	<-greeted
+	if err == nil && m.stopping() {
+		return errors.New("actors: the coordinator ended the run before it began")
 	}
 	return err
 }
 
-// await waits until a condition on the phase holds, or the run is over. When the greeting is done
-// the node is ready.
-func (m *Member) await(ctx context.Context, holds func() bool, greeting chan error) error {
+// lacks notes which actors do not answer yet.
+func (m *Member) lacks(missing []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing = missing
+}
+
+func (m *Member) stopping() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.phase == messages.Phase_PHASE_STOPPING
+}
+
+// await returns when the run has come to a phase, or why it is over.
+func (m *Member) await(ctx context.Context, phase messages.Phase) error {
 	for {
 		m.mu.Lock()
-		over, ended, changed, ok := m.over, m.ended, m.changed, holds()
+		over, ended, changed, reached := m.over, m.ended, m.changed, m.phase >= phase
 		m.mu.Unlock()
-		switch {
-		case over && ended == nil && greeting != nil:
-			return errors.New("actors: the run ended before it began")
-		case over:
+		if over {
 			return ended
-		case ok:
+		}
+		if reached {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case err := <-greeting:
-			if err != nil {
-				greeting <- err
-				return err
-			}
-			m.mu.Lock()
-			m.state = messages.State_STATE_READY
-			m.mu.Unlock()
-			m.say()
-			greeting <- nil
-			greeting = make(chan error)
 		}
 	}
 }
@@ -250,7 +252,7 @@ func (m *Member) await(ctx context.Context, holds func() bool, greeting chan err
 // Wait returns when the run is over: nil after an orderly end; else why the coordinator ended it,
 // ErrLost when it is gone, or the cause of ctx.
 func (m *Member) Wait(ctx context.Context) error {
-	return m.await(ctx, func() bool { return false }, nil)
+	return m.await(ctx, messages.Phase_PHASE_STOPPING)
 }
 
 // Leave says goodbye: with a reason when the node leaves because of it. The heartbeats end.

@@ -75,7 +75,7 @@ type Node struct {
 	shells map[plan.ActorID]*shell
 	closed bool
 
-	failures failures
+	failures *failures
 }
 
 // NewNode starts a node without actors.
@@ -90,10 +90,11 @@ func NewNode(o Options) (*Node, error) {
 		o.Log = func(string) {}
 	}
 	n := &Node{
-		options: o,
-		where:   make(map[plan.ActorID]int, len(o.Placement)),
-		shells:  map[plan.ActorID]*shell{},
-		work:    newGate(),
+		options:  o,
+		where:    make(map[plan.ActorID]int, len(o.Placement)),
+		shells:   map[plan.ActorID]*shell{},
+		work:     newGate(),
+		failures: newFailures(),
 	}
 	for _, a := range o.Placement {
 		if at, ok := n.where[a.ID]; ok {
@@ -204,7 +205,7 @@ func (n *Node) post(m machine.Message) error {
 
 // failed tells the trainer that an actor of this node, or the node, cannot go on.
 func (n *Node) failed(f machine.Failed) {
-	n.log("%s failed: %s", f.Actor, failureText(f))
+	n.log("failed: %s", failureText(f))
 	if n.options.Observer.Failed != nil {
 		n.options.Observer.Failed(f)
 	}
@@ -224,17 +225,19 @@ func (n *Node) stopped(err error) {
 	}
 }
 
+// failureText is one line: who, at what, in which round, why.
 func failureText(f machine.Failed) string {
 	who := string(f.Actor)
-	if who == "" {
-		who = f.Node
-	} else if f.Node != "" {
+	switch {
+	case who == "":
+		return f.Node + ": " + f.Cause
+	case f.Node != "":
 		who += " (" + f.Node + ")"
 	}
-	if f.Op == "" {
-		return fmt.Sprintf("%s, %s: %s", who, f.Round, f.Cause)
+	if f.Op != "" {
+		who += " at " + f.Op
 	}
-	return fmt.Sprintf("%s at %s, %s: %s", who, f.Op, f.Round, f.Cause)
+	return fmt.Sprintf("%s, %s: %s", who, f.Round, f.Cause)
 }
 
 func (n *Node) local(id plan.ActorID) *shell {
@@ -262,6 +265,9 @@ func (n *Node) Stats() []Stats {
 	all := make([]Stats, len(shells))
 	for i, s := range shells {
 		all[i] = s.stats()
+		if n.transport != nil {
+			all[i].Unacknowledged = n.transport.unacknowledged(s.id)
+		}
 		s.address.tell(look{})
 	}
 	return all
@@ -282,7 +288,11 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	shells := n.locals()
 	errs := n.quiesce(ctx, shells)
-	if ctx.Err() != nil {
+	if errs == nil {
+		for _, s := range shells {
+			s.address.tell(end{})
+		}
+	} else {
 		// Those who can still end get a moment, so that the error names only those who cannot.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)

@@ -27,8 +27,8 @@ type shell struct {
 
 	// The rest belongs to receive, but for broken.
 
-	// dead says that the machine panicked or the node is closing: it is not called again.
-	dead bool
+	// dead says that the machine panicked, and closing that the node closes: it is not called again.
+	dead, closing bool
 	// told says that the trainer knows of a failure; the first is the cause, the others follow from it.
 	told bool
 	// launched and completed count operations. 0 <= completed <= launched.
@@ -48,7 +48,11 @@ type drop struct {
 // Messages that only shells get.
 type (
 	// complete comes from the stream.
-	complete struct{ event machine.Completed }
+	complete struct {
+		event machine.Completed
+		kind  plan.OpKind
+		began time.Time
+	}
 	// finish is complete of a Finish that the shell itself performs.
 	finish struct {
 		launch machine.Launch
@@ -63,6 +67,8 @@ type (
 	look struct{}
 	// quit says that the node closes.
 	quit struct{ heard chan struct{} }
+	// end says that nothing runs any more.
+	end struct{}
 )
 
 // errNotRun is why an operation behind one that failed did not run.
@@ -92,7 +98,7 @@ func (s *shell) receive(message any) {
 	case complete:
 		s.completed++
 		s.release()
-		s.ledger.update(func(x *Stats) { x.Busy += m.event.Elapsed; x.Progress++ })
+		s.ledger.completed(m)
 		s.handle(m.event)
 	case finish:
 		s.completed++
@@ -111,8 +117,14 @@ func (s *shell) receive(message any) {
 			s.ledger.update(func(x *Stats) { x.Wait = w })
 		}
 	case quit:
-		s.dead = true
+		s.closing = true
 		close(m.heard)
+	case end:
+		if c, ok := s.actor.Machine.(machine.Closer); ok && !s.dead {
+			for _, e := range c.Close() {
+				s.perform(e)
+			}
+		}
 	}
 }
 
@@ -120,7 +132,7 @@ func (s *shell) wait() machine.Wait { return s.ledger.read().Wait }
 
 func (s *shell) handle(e machine.Event) {
 	var effects []machine.Effect
-	if s.dead {
+	if s.dead || s.closing {
 		effects = machine.Discard(e)
 	} else {
 		effects = s.actor.Machine.Handle(e)
@@ -161,7 +173,14 @@ func (s *shell) send(m machine.Message) {
 		return
 	}
 	if m.Payload != nil {
-		s.ledger.update(func(x *Stats) { x.Sent[TrafficOf(m.Name.Value.Kind)] += m.Payload.Bytes() })
+		traffic, bytes := TrafficOf(m.Name.Value.Kind), m.Payload.Bytes()
+		away := s.node.where[m.Name.To] != s.node.options.Index
+		s.ledger.update(func(x *Stats) {
+			x.Sent[traffic] += bytes
+			if away {
+				x.Moved[traffic] += bytes
+			}
+		})
 	}
 }
 
@@ -171,6 +190,10 @@ func (s *shell) launch(l machine.Launch) {
 	s.launched++
 	s.node.work.enter()
 	own := l.Op.Kind == plan.Finish && s.id != plan.Trainer
+	executor := s.actor.Executor
+	if own {
+		executor = finisher{executor}
+	}
 	var out []machine.Payload
 	var began time.Time
 	s.actor.Stream.Do(func(k device.Kernels) error {
@@ -178,16 +201,9 @@ func (s *shell) launch(l machine.Launch) {
 		if s.broken.Load() {
 			return errNotRun
 		}
-		if !own {
-			var err error
-			if out, err = s.actor.Executor.Run(k, l.Round, l.Op, l.In); err != nil {
-				return err
-			}
-		}
-		for _, v := range l.Op.Frees {
-			s.actor.Executor.Free(l.Round, v)
-		}
-		return nil
+		var err error
+		out, err = l.Perform(k, executor)
+		return err
 	}, func(err error) {
 		defer s.node.work.leave()
 		if err != nil {
@@ -201,8 +217,15 @@ func (s *shell) launch(l machine.Launch) {
 		if !began.IsZero() {
 			elapsed = time.Since(began)
 		}
-		s.address.tell(complete{machine.Completed{Round: l.Round, Op: l.Index, Out: out, Err: err, Elapsed: elapsed}})
+		s.address.tell(complete{machine.Completed{Round: l.Round, Op: l.Index, Out: out, Err: err, Elapsed: elapsed}, l.Op.Kind, began})
 	})
+}
+
+// finisher is an executor for a Finish that the shell performs: there is nothing to run on the stream.
+type finisher struct{ machine.Executor }
+
+func (finisher) Run(device.Kernels, plan.Round, *plan.Op, []machine.Payload) ([]machine.Payload, error) {
+	return nil, nil
 }
 
 // report performs a Finish: its payload is what the actor did in the round.
@@ -221,7 +244,7 @@ func (s *shell) report(f finish) machine.Completed {
 }
 
 func (s *shell) actorReport(r plan.Round) *messages.ActorReport {
-	round, all, elapsed := s.ledger.inRound(time.Now())
+	round, all, elapsed, window := s.ledger.inRound(time.Now())
 	return &messages.ActorReport{
 		Actor:     string(s.id),
 		Node:      s.node.options.Name,
@@ -234,6 +257,10 @@ func (s *shell) actorReport(r plan.Round) *messages.ActorReport {
 		SentBytes: round.Sent.Map(),
 		Restarts:  uint32(all.Incarnation),
 		Refused:   all.Refused,
+
+		MovedBytes:      round.Moved.Map(),
+		ComputeBusyNs:   int64(round.Compute),
+		ComputeWindowNs: int64(window),
 	}
 }
 

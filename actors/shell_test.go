@@ -79,7 +79,7 @@ func TestLaunch(t *testing.T) {
 	p := tensor(t, dropped, 4, 1)
 	heldAtRun := make(chan int64, 1)
 	done := make(chan machine.Completed, 1)
-	op := &plan.Op{Kind: plan.Forward, Frees: []plan.Value{activation(7)}}
+	op := &plan.Op{Kind: plan.Forward, Frees: []plan.Value{{Kind: plan.Saved, Lo: 7, Piece: -1}, activation(7)}}
 	c.play(stage0, func(e machine.Event) []machine.Effect {
 		switch e := e.(type) {
 		case machine.Begin:
@@ -112,7 +112,7 @@ func TestLaunch(t *testing.T) {
 	if e.Op != 5 || e.Err != nil || len(e.Out) != 1 || string(e.Out[0].(machine.Blob)) != "out" || e.Round.Step != 3 {
 		t.Fatalf("completed %+v", e)
 	}
-	if want := []string{"run forward", "free activation into layer 1 micro-batch 7"}; !slices.Equal(order, want) {
+	if want := []string{"run forward", "free saved chunk 0 micro-batch 7"}; !slices.Equal(order, want) {
 		t.Fatalf("order %q, want %q", order, want)
 	}
 	if dropped.Held() != 0 {

@@ -74,7 +74,11 @@ type Stats struct {
 	Failure string
 	// Busy is the time its operations took.
 	Busy time.Duration
-	Sent Sent
+	// Compute is the part of Busy that F, B and W took.
+	Compute time.Duration
+	Sent    Sent
+	// Moved is the part of Sent that went to other nodes.
+	Moved Sent
 	// Peak and Held are the bytes of its account.
 	Peak, Held int64
 	Refused    uint64
@@ -91,6 +95,24 @@ type ledger struct {
 	round  plan.Round
 	opened time.Time
 	before Stats
+	// first and last are when the first F, B or W of the round began and the last ended.
+	first, last time.Time
+}
+
+// completed takes down an operation.
+func (l *ledger) completed(c complete) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Progress++
+	l.stats.Busy += c.event.Elapsed
+	switch c.kind {
+	case plan.Forward, plan.BackwardInput, plan.BackwardWeight:
+		l.stats.Compute += c.event.Elapsed
+		if l.first.IsZero() {
+			l.first = c.began
+		}
+		l.last = c.began.Add(c.event.Elapsed)
+	}
 }
 
 func (l *ledger) update(change func(*Stats)) {
@@ -110,20 +132,23 @@ func (l *ledger) open(r plan.Round, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.round, l.opened, l.before = r, now, l.stats
+	l.first, l.last = time.Time{}, time.Time{}
 }
 
-// inRound returns the stats of the round that is open, the time since it was opened, and all since
-// the actor was spawned.
-func (l *ledger) inRound(now time.Time) (round, all Stats, elapsed time.Duration) {
+// inRound returns the stats of the round that is open, all since the actor was spawned, the time
+// since the round was opened, and that from the start of its first F, B or W to the end of the last.
+func (l *ledger) inRound(now time.Time) (round, all Stats, elapsed, window time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	round = l.stats
 	round.Busy -= l.before.Busy
+	round.Compute -= l.before.Compute
 	for t := range round.Sent {
 		round.Sent[t] -= l.before.Sent[t]
+		round.Moved[t] -= l.before.Moved[t]
 	}
 	if !l.opened.IsZero() {
 		elapsed = now.Sub(l.opened)
 	}
-	return round, l.stats, elapsed
+	return round, l.stats, elapsed, l.last.Sub(l.first)
 }

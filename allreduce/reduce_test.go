@@ -143,26 +143,35 @@ func TestReduceErrors(t *testing.T) {
 	part := func(use, lo, hi int) allreduce.Part {
 		return allreduce.Part{Use: use, Node: plan.Range{Lo: lo, Hi: hi}, Slice: b.tensor([]float32{1})}
 	}
+	leaves := func(n int) []allreduce.Part {
+		var out []allreduce.Part
+		for m := range n {
+			out = append(out, part(0, m, m+1))
+		}
+		return out
+	}
 	full := errors.New("full")
 	for _, c := range []struct {
 		name  string
+		n     int // micro-batches
 		parts []allreduce.Part
 		room  int // allocations that succeed
 		want  string
 	}{
-		{"nothing", nil, 9, "nothing to sum"},
-		{"a gap", []allreduce.Part{part(0, 0, 1), part(0, 2, 3)}, 9, "do not cover"},
-		{"too few", []allreduce.Part{part(0, 0, 2)}, 9, "do not cover"},
-		{"a gap in the second use", []allreduce.Part{part(0, 0, 1), part(0, 1, 2), part(0, 2, 3), part(1, 0, 1)}, 9, "do not cover"},
-		{"uses out of order", []allreduce.Part{part(1, 0, 2), part(1, 2, 3), part(0, 0, 2), part(0, 2, 3)}, 9, "comes after"},
-		{"no memory", []allreduce.Part{part(0, 0, 1), part(0, 1, 2), part(0, 2, 3)}, 0, "full"},
-		{"memory for one use", []allreduce.Part{part(0, 0, 2), part(0, 2, 3), part(1, 0, 2), part(1, 2, 3)}, 1, "full"},
-		{"memory for one child", []allreduce.Part{part(0, 0, 3), part(1, 0, 1), part(1, 1, 2), part(1, 2, 3)}, 0, "full"},
+		{"nothing", 3, nil, 9, "nothing to sum"},
+		{"a gap", 3, []allreduce.Part{part(0, 0, 1), part(0, 2, 3)}, 9, "do not cover"},
+		{"too few", 3, []allreduce.Part{part(0, 0, 2)}, 9, "do not cover"},
+		{"a gap in the second use", 3, []allreduce.Part{part(0, 0, 1), part(0, 1, 2), part(0, 2, 3), part(1, 0, 1)}, 9, "do not cover"},
+		{"uses out of order", 3, []allreduce.Part{part(1, 0, 2), part(1, 2, 3), part(0, 0, 2), part(0, 2, 3)}, 9, "comes after"},
+		{"no memory", 3, []allreduce.Part{part(0, 0, 1), part(0, 1, 2), part(0, 2, 3)}, 0, "full"},
+		{"memory for one use", 3, []allreduce.Part{part(0, 0, 2), part(0, 2, 3), part(1, 0, 2), part(1, 2, 3)}, 1, "full"},
+		{"memory for one child", 3, []allreduce.Part{part(0, 0, 3), part(1, 0, 1), part(1, 1, 2), part(1, 2, 3)}, 0, "full"},
+		{"memory for one half", 8, leaves(8), 2, "full"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			held := b.account.Held()
 			err := b.do(func(k device.Kernels) error {
-				_, err := allreduce.Reduce(k, 3, c.parts, func() (device.Slice, error) {
+				_, err := allreduce.Reduce(k, c.n, c.parts, func() (device.Slice, error) {
 					if c.room--; c.room < 0 {
 						return device.Slice{}, full
 					}

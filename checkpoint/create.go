@@ -57,9 +57,9 @@ func (w *Writer) wrap(err error) error {
 // maxFile is the highest number of a file.
 const maxFile = 999_999_999
 
-// Add writes the pieces into file number file, which no other call has used, and makes it durable. Pieces come in any
-// order; empty ones are left out, and so is a file without pieces. The pieces can be changed when Add
-// returns. It is safe to call Add from several goroutines.
+// Add writes the pieces into file number file, which no other call has used, and makes it durable.
+// Pieces come in any order; empty ones are left out, and so is a file without pieces. The pieces
+// can be changed when Add returns. It is safe to call Add from several goroutines.
 func (w *Writer) Add(file int, pieces []Piece) error {
 	if err := w.claim(file); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (w *Writer) writeFile(file int, pieces []Piece) (fileEntry, []placed, error
 }
 
 // Commit checks that the pieces are complete, writes the manifest and gives the checkpoint its
-// name. When it returns without error, the checkpoint survives a power cut. A checkpoint of the same step
-// that was there before is replaced.
+// name. When it returns without error, the checkpoint survives a power cut. A checkpoint of the
+// same step that was there before is replaced.
 func (w *Writer) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,7 +252,8 @@ func publish(dir string, step int64) error {
 		return err
 	}
 	if before {
-		// The new one is safe; what is left of the old one is removed by the next Prepare at the latest.
+		// The new one is safe; what is left of the old one is removed by the next Prepare at the
+		// latest.
 		_ = removeStep(replaced)
 	}
 	return nil

@@ -12,11 +12,12 @@ import (
 	"runtime"
 )
 
-// failpoint is called before every change on disk, with the name of the change and the path. An
-// error takes the place of the change. Tests set it, to fail or to die there.
-var failpoint = func(point, path string) error { return nil }
+// failpoint is called before every change on disk, with the name of the change and the path of what
+// is changed; for a rename that is the old path and the new. An error takes the place of the
+// change. Tests set it, to fail or to die there.
+var failpoint = func(point string, paths ...string) error { return nil }
 
-// The changes on disk. A path is that of the file or folder that is changed; for a rename it is the new one.
+// The changes on disk.
 const (
 	pointMakeFolder = "make folder"
 	pointCreate     = "create"
@@ -35,7 +36,7 @@ func makeFolder(path string) error {
 }
 
 func rename(from, to string) error {
-	if err := failpoint(pointRename, to); err != nil {
+	if err := failpoint(pointRename, from, to); err != nil {
 		return err
 	}
 	return os.Rename(from, to)

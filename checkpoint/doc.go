@@ -22,10 +22,11 @@
 // Names with .replaced and .removed behind them are steps on their way out; see Prepare.
 //
 // Invariants:
-//   - A folder step-N exists only complete: files are written and synced under step-N.tmp, the manifest last; then
-//     the folder is synced and renamed, and the rename is synced.
-//   - The pieces of a checkpoint cover every element of every parameter, for every kind, exactly once.
+//   - A folder step-N exists only complete: files are written and synced under step-N.tmp, the
+//     manifest last; then the folder is synced and renamed, and the rename is synced.
+//   - The pieces of a checkpoint cover every element of every parameter, for every kind, exactly
+//     once.
 //   - Open returns nothing that differs by one bit from what was committed.
-//   - No error and no kill at any point changes or removes a complete checkpoint, except that Prune and Overwrite remove
-//     what they are asked to.
+//   - No error and no kill at any point changes or removes a complete checkpoint, except that Prune
+//     and Overwrite remove what they are asked to.
 package checkpoint

@@ -99,7 +99,8 @@ type finding struct {
 }
 
 // examine verifies a checkpoint file by file: sizes, hashes, headers, and that the pieces are
-// complete. It stops when found returns false. The Checkpoint is of use if every err was nil; it is to be closed anyway.
+// complete. It stops when found returns false. The Checkpoint is of use if every err was nil; it is
+// to be closed anyway.
 func examine(path string, found func(finding) bool) *Checkpoint {
 	c := &Checkpoint{path: path, read: map[key][]span{}}
 	name := filepath.Join(path, manifestName)

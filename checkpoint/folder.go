@@ -41,7 +41,8 @@ type entry struct {
 	path   string
 }
 
-// scan lists the folders of ours in dir, oldest first and for equal steps the step itself first, and the names that are not ours.
+// scan lists the folders of ours in dir, oldest first and for equal steps the step itself first,
+// and the names that are not ours.
 func scan(dir string) (ours []entry, foreign []string, err error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -61,8 +62,8 @@ func scan(dir string) (ours []entry, foreign []string, err error) {
 	return ours, foreign, nil
 }
 
-// candidates are the folders in dir that may be checkpoints, oldest first. One that was replaced counts where the
-// step itself is not there.
+// candidates are the folders in dir that may be checkpoints, oldest first. One that was replaced
+// counts where the step itself is not there.
 func candidates(dir string) ([]entry, error) {
 	ours, _, err := scan(dir)
 	if err != nil {
@@ -98,8 +99,9 @@ func contents(path string) ([]string, error) {
 	return names, nil
 }
 
-// removeStep removes a folder of ours, if it is there, and nothing that is not ours. It is first given a
-// name that no reader looks for, durably, so that half a checkpoint never has the name of one.
+// removeStep removes a folder of ours, if it is there, and nothing that is not ours. It is first
+// given a name that no reader looks for, durably, so that half a checkpoint never has the name of
+// one.
 func removeStep(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,7 +23,8 @@ type fileEntry struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// Blocks are the CRC-32C of each block of blockSize bytes, 8 hexadecimal digits each: they say where a file is damaged.
+	// Blocks are the CRC-32C of each block of blockSize bytes, 8 hexadecimal digits each: they say
+	// where a file is damaged.
 	Blocks string `json:"crc32c"`
 }
 

@@ -71,8 +71,8 @@ type Meta struct {
 	Kinds []Kind
 	// Facts are what Match compares, besides the model and the optimizer.
 	Facts []Fact
-	// Job is the job file, and Tokenizer what data.Tokenizer.Marshal gives: with the two, a model and its
-	// vocabulary can be built again from the checkpoint alone.
+	// Job is the job file, and Tokenizer what data.Tokenizer.Marshal gives: with the two, a model
+	// and its vocabulary can be built again from the checkpoint alone.
 	Job, Tokenizer string
 }
 

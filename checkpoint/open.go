@@ -28,8 +28,8 @@ type Checkpoint struct {
 type span struct{ lo, hi int }
 
 // Open verifies and opens the newest complete checkpoint in dir, or the one that dir itself is.
-// Newer ones that are damaged are skipped and reported in Skipped. The error is ErrNone if there is no complete one; it
-// is then a *Damage too if there are damaged ones.
+// Newer ones that are damaged are skipped and reported in Skipped. The error is ErrNone if there is
+// no complete one; it is then a *Damage too if there are damaged ones.
 func Open(dir string) (*Checkpoint, error) {
 	return open(dir, func(int64) bool { return true })
 }
@@ -74,7 +74,8 @@ func open(dir string, want func(step int64) bool) (*Checkpoint, error) {
 	return nil, fmt.Errorf("%w in %s", ErrNone, dir)
 }
 
-// locate lists what dir holds, oldest first: dir itself if it is the folder of a checkpoint, else the folders in it.
+// locate lists what dir holds, oldest first: dir itself if it is the folder of a checkpoint, else
+// the folders in it.
 func locate(dir string) ([]entry, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +152,9 @@ func (c *Checkpoint) Read(name string, kind Kind, lo, hi int, dst []float32) err
 	return nil
 }
 
-// AllRead is nil if Read has been asked for every element of every kind of every parameter, and else an error that
-// names some that were not: state that is silently dropped is the error that is hardest to see later.
+// AllRead is nil if Read has been asked for every element of every kind of every parameter, and
+// else an error that names some that were not: state that is silently dropped is the error that is
+// hardest to see later.
 func (c *Checkpoint) AllRead() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

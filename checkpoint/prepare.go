@@ -27,9 +27,10 @@ func (m Mode) String() string {
 // ErrNone is the error where a complete checkpoint is due and there is none.
 var ErrNone = errors.New("no complete checkpoint")
 
-// Prepare makes dir ready for a run, and makes it if it is not there. It refuses before anything starts what would
-// fail at the first save: a folder that cannot be written. With Resume it removes what killed writers have left.
-// Where Resume finds no complete checkpoint the error is ErrNone, and dir is as it was.
+// Prepare makes dir ready for a run, and makes it if it is not there. It refuses before anything
+// starts what would fail at the first save: a folder that cannot be written. With Resume it removes
+// what killed writers have left. Where Resume finds no complete checkpoint the error is ErrNone,
+// and dir is as it was.
 func Prepare(dir string, mode Mode) error {
 	if dir == "" {
 		return errors.New("save.dir is empty: give a folder")
@@ -86,8 +87,8 @@ func prepare(dir string, mode Mode) error {
 	return syncFolder(dir)
 }
 
-// settle brings a folder that is there into order: with Overwrite it is removed, with Resume it is removed unless it is
-// or may be a checkpoint.
+// settle brings a folder that is there into order: with Overwrite it is removed, with Resume it is
+// removed unless it is or may be a checkpoint.
 func settle(dir string, e entry, mode Mode) error {
 	if mode == Resume {
 		switch e.suffix {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// BPE is a vocabulary of byte pairs (Sennrich et al. 2016, on bytes): tokens 0 to 255 are the bytes, and merge i
-// makes token 256+i of two tokens before it. Inside a word, merges apply in their order.
-// It is immutable and safe for concurrent use.
+// BPE is a vocabulary of byte pairs (Sennrich et al. 2016, on bytes): tokens 0 to 255 are the
+// bytes, and merge i makes token 256+i of two tokens before it. Inside a word, merges apply in
+// their order. It is immutable and safe for concurrent use.
 type BPE struct {
 	merges [][2]int32
 	ranks  map[pair]int32 // the token that a pair becomes
@@ -159,7 +159,8 @@ func (b *BPE) merge(word []int32) int {
 }
 
 // replace puts token in the place of every p in word, from left to right, and returns the new
-// length. change, if not nil, is told of every neighbour that a token gets: the pair that was there and the one that is.
+// length. change, if not nil, is told of every neighbour that a token gets: the pair that was there
+// and the one that is.
 func replace(word []int32, p pair, token int32, change func(was, is pair)) int {
 	n := 0
 	for i := 0; i < len(word); i++ {

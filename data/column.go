@@ -12,9 +12,11 @@ type column interface {
 	copy(dst []int32, offset int64)
 }
 
-// newColumn makes a column for tokens below vocabulary, with room for about as many as bytes of text give.
+// newColumn makes a column for tokens below vocabulary, with room for about as many as bytes of
+// text give.
 func newColumn(vocabulary int, bytes int64) column {
-	// Larger vocabularies give about three bytes to a token of text; where they do not, the column grows.
+	// Larger vocabularies give about three bytes to a token of text; where they do not, the column
+	// grows.
 	room := bytes / 2
 	switch {
 	case vocabulary <= math.MaxUint8+1:

@@ -43,11 +43,13 @@ type Stats struct {
 	Bytes int64
 	// Tokens for training and held out, with separators.
 	TrainTokens, HeldTokens int64
-	// Windows are the samples of an epoch; HeldWindows the sequences that the held-out text has room for.
+	// Windows are the samples of an epoch; HeldWindows the sequences that the held-out text has
+	// room for.
 	Windows, HeldWindows int64
 }
 
-// Open reads a text and turns it into tokens. The error is one line that names what was given and what is legal.
+// Open reads a text and turns it into tokens. The error is one line that names what was given and
+// what is legal.
 func Open(o Options) (*Dataset, error) {
 	if o.Context < 1 {
 		return nil, fmt.Errorf("model.context is %d; legal is 1 and more", o.Context)
@@ -125,8 +127,9 @@ func (d *Dataset) Window(i int64, dst []int32) {
 	d.train.copy(dst, d.sampler.At(i))
 }
 
-// Held writes the context+1 tokens of held-out sequence j, 0 <= j < Stats().HeldWindows. The sequences do not
-// overlap in their targets, and for every n the first n of them lie evenly over the held-out text.
+// Held writes the context+1 tokens of held-out sequence j, 0 <= j < Stats().HeldWindows. The
+// sequences do not overlap in their targets, and for every n the first n of them lie evenly over
+// the held-out text.
 func (d *Dataset) Held(j int, dst []int32) {
 	d.check(dst)
 	if j < 0 || int64(j) >= d.heldWindows {

@@ -10,9 +10,10 @@
 //	set.Held(j, window)                               // sequence j of an evaluation
 //
 // Invariants:
-//   - What is held out depends on the text alone: not on the seed, the context, the batch or the layout.
-//   - Training sample i is a pure function of (text, tokenizer, context, seed, i). There is no cursor to save: a run
-//     that resumes asks for the same numbers that an uninterrupted run asks for.
+//   - What is held out depends on the text alone: not on the seed, the context, the batch or the
+//     layout.
+//   - Training sample i is a pure function of (text, tokenizer, context, seed, i). There is no
+//     cursor to save: a run that resumes asks for the same numbers that an uninterrupted run asks for.
 //   - Every epoch visits each of its windows exactly once.
 //   - A text is read in the sorted order of its files, and every document ends with one zero byte.
 package data

@@ -12,9 +12,10 @@ func Sample(step int64, batch, row int) int64 { return step*int64(batch) + int64
 // Sampler says where in a text the training samples lie. It is a value without state.
 //
 // In every epoch the text is cut into windows that stand side by side: window w has the context
-// inputs from phase + w*context on and, one token further, as many targets, so no token is a target twice in an epoch. The phase is drawn
-// anew for every epoch, so that the cuts differ from one epoch to the next; what lies before the first and behind the last window,
-// together fewer than 2*context tokens, sits the epoch out. The order of the windows is a keyed permutation.
+// inputs from phase + w*context on and, one token further, as many targets, so no token is a target
+// twice in an epoch. The phase is drawn anew for every epoch, so that the cuts differ from one
+// epoch to the next; what lies before the first and behind the last window, together fewer than
+// 2*context tokens, sits the epoch out. The order of the windows is a keyed permutation.
 type Sampler struct {
 	seed    uint64
 	context int64
@@ -54,9 +55,10 @@ func (s Sampler) At(i int64) int64 {
 // feistelRounds is enough for an order without visible pattern even on a handful of windows.
 const feistelRounds = 8
 
-// permute is a bijection of [0, windows): a Feistel network on 2*half bits, the smallest even number that holds
-// windows, applied again while the result is outside (cycle walking, Black and Rogaway 2002, section 3).
-// The domain is less than 4*windows, so that takes fewer than 4 rounds on average.
+// permute is a bijection of [0, windows): a Feistel network on 2*half bits, the smallest even
+// number that holds windows, applied again while the result is outside (cycle walking, Black and
+// Rogaway 2002, section 3). The domain is less than 4*windows, so that takes fewer than 4 rounds on
+// average.
 func (s Sampler) permute(key uint64, i int64) int64 {
 	mask := uint64(1)<<s.half - 1
 	for {
@@ -71,9 +73,9 @@ func (s Sampler) permute(key uint64, i int64) int64 {
 	}
 }
 
-// spread gives the first n of count things, for every n, so that they lie evenly over [0, count): thing j is
-// j*stride mod count, where stride is the number nearest to count divided by the golden ratio that
-// has no factor in common with count. So each j below count gives another thing.
+// spread gives the first n of count things, for every n, so that they lie evenly over [0, count):
+// thing j is j*stride mod count, where stride is the number nearest to count divided by the golden
+// ratio that has no factor in common with count. So each j below count gives another thing.
 func spread(j, count int64) int64 {
 	const golden = 0.6180339887498949
 	stride := max(1, int64(golden*float64(count)))

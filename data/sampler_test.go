@@ -48,7 +48,8 @@ func TestSampleCountsOverTheRun(t *testing.T) {
 	}
 }
 
-// The order is not the order of the text, differs between epochs and seeds, and phases reach over the context.
+// The order is not the order of the text, differs between epochs and seeds, and phases reach over
+// the context.
 func TestOrderIsMixed(t *testing.T) {
 	const context, windows = 32, 500
 	s := NewSampler(1, context*(windows+1), context)

@@ -46,15 +46,16 @@ const wholeFiles = 16
 
 // OpenText finds the files of o.Text whose names match o.Match.
 //
-// Folders are walked to the bottom. Files and folders whose names begin with a dot are skipped,
-// and so is what is neither a file nor a link to one; links to folders are not followed. A pattern without
-// a slash is matched with the base name, one with a slash with the path below o.Text.
+// Folders are walked to the bottom. Files and folders whose names begin with a dot are skipped, and
+// so is what is neither a file nor a link to one; links to folders are not followed. A pattern
+// without a slash is matched with the base name, one with a slash with the path below o.Text.
 //
 // With o.LimitBytes, files are taken in the order of a hash of their names until there is enough
 // text, so that a small part looks like the whole; the last one is cut.
 //
-// With many files, a file is held out when a hash of its name, uniform in [0,1), is under o.Holdout. Where that would
-// be fewer than 16 files, the last o.Holdout share of the bytes of every file is held out instead.
+// With many files, a file is held out when a hash of its name, uniform in [0,1), is under
+// o.Holdout. Where that would be fewer than 16 files, the last o.Holdout share of the bytes of
+// every file is held out instead.
 func OpenText(o Options) (*Text, error) {
 	if o.Text == "" {
 		return nil, errors.New("data.text is empty: give a file or a folder")

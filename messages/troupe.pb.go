@@ -1675,9 +1675,14 @@ type ActorReport struct {
 	PeakBytes int64 `protobuf:"varint,7,opt,name=peak_bytes,json=peakBytes,proto3" json:"peak_bytes,omitempty"`
 	HeldBytes int64 `protobuf:"varint,8,opt,name=held_bytes,json=heldBytes,proto3" json:"held_bytes,omitempty"`
 	// sent in the round, by kind: activation, gradient, reduce, gather, control.
-	SentBytes     map[string]int64 `protobuf:"bytes,9,rep,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Restarts      uint32           `protobuf:"varint,10,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Refused       uint64           `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
+	SentBytes map[string]int64 `protobuf:"bytes,9,rep,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Restarts  uint32           `protobuf:"varint,10,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Refused   uint64           `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Of F, B and W: the time they took, and that from the start of the first to the end of the last.
+	ComputeBusyNs   int64 `protobuf:"varint,13,opt,name=compute_busy_ns,json=computeBusyNs,proto3" json:"compute_busy_ns,omitempty"`
+	ComputeWindowNs int64 `protobuf:"varint,14,opt,name=compute_window_ns,json=computeWindowNs,proto3" json:"compute_window_ns,omitempty"`
+	// moved_bytes are those of sent_bytes that went to other nodes.
+	MovedBytes    map[string]int64 `protobuf:"bytes,15,rep,name=moved_bytes,json=movedBytes,proto3" json:"moved_bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1787,6 +1792,27 @@ func (x *ActorReport) GetRefused() uint64 {
 		return x.Refused
 	}
 	return 0
+}
+
+func (x *ActorReport) GetComputeBusyNs() int64 {
+	if x != nil {
+		return x.ComputeBusyNs
+	}
+	return 0
+}
+
+func (x *ActorReport) GetComputeWindowNs() int64 {
+	if x != nil {
+		return x.ComputeWindowNs
+	}
+	return 0
+}
+
+func (x *ActorReport) GetMovedBytes() map[string]int64 {
+	if x != nil {
+		return x.MovedBytes
+	}
+	return nil
 }
 
 var File_troupe_proto protoreflect.FileDescriptor
@@ -1907,7 +1933,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\awelcome\x18\x02 \x01(\v2\x0f.troupe.WelcomeH\x00R\awelcome\x121\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x11.troupe.HeartbeatH\x00R\theartbeat\x12\"\n" +
 	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beatB\x06\n" +
-	"\x04body\"\xa8\x03\n" +
+	"\x04body\"\x81\x05\n" +
 	"\vActorReport\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12#\n" +
@@ -1925,8 +1951,15 @@ const file_troupe_proto_rawDesc = "" +
 	"sent_bytes\x18\t \x03(\v2\".troupe.ActorReport.SentBytesEntryR\tsentBytes\x12\x1a\n" +
 	"\brestarts\x18\n" +
 	" \x01(\rR\brestarts\x12\x18\n" +
-	"\arefused\x18\v \x01(\x04R\arefused\x1a<\n" +
+	"\arefused\x18\v \x01(\x04R\arefused\x12&\n" +
+	"\x0fcompute_busy_ns\x18\r \x01(\x03R\rcomputeBusyNs\x12*\n" +
+	"\x11compute_window_ns\x18\x0e \x01(\x03R\x0fcomputeWindowNs\x12D\n" +
+	"\vmoved_bytes\x18\x0f \x03(\v2#.troupe.ActorReport.MovedBytesEntryR\n" +
+	"movedBytes\x1a<\n" +
 	"\x0eSentBytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
+	"\x0fMovedBytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01*A\n" +
 	"\aPayload\x12\x10\n" +
@@ -1959,7 +1992,7 @@ func file_troupe_proto_rawDescGZIP() []byte {
 }
 
 var file_troupe_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_troupe_proto_goTypes = []any{
 	(Payload)(0),            // 0: troupe.Payload
 	(State)(0),              // 1: troupe.State
@@ -1985,6 +2018,7 @@ var file_troupe_proto_goTypes = []any{
 	(*ActorReport)(nil),     // 21: troupe.ActorReport
 	nil,                     // 22: troupe.Welcome.OptionsEntry
 	nil,                     // 23: troupe.ActorReport.SentBytesEntry
+	nil,                     // 24: troupe.ActorReport.MovedBytesEntry
 }
 var file_troupe_proto_depIdxs = []int32{
 	4,  // 0: troupe.Name.round:type_name -> troupe.Round
@@ -2013,11 +2047,12 @@ var file_troupe_proto_depIdxs = []int32{
 	19, // 23: troupe.Control.beat:type_name -> troupe.Beat
 	4,  // 24: troupe.ActorReport.round:type_name -> troupe.Round
 	23, // 25: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	24, // 26: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_troupe_proto_init() }
@@ -2043,7 +2078,7 @@ func file_troupe_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_troupe_proto_rawDesc), len(file_troupe_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -64,6 +64,8 @@ type Prediction struct {
 	Actors []ActorPrediction
 	// FLOPs of a step over all actors.
 	FLOPs float64
+	// Sent is the bytes of all messages of a step, by the kind of their value; reports are left out.
+	Sent map[Kind]int64
 	// Bubble is the idle share by the definition of the schedule: bubble / ideal, where ideal is the
 	// work of the busiest rank (Narayanan et al. 2021, section 2.2).
 	Bubble float64

@@ -13,13 +13,14 @@ import "github.com/troupe-train/troupe/model"
 func predict(pl *Plan) Prediction {
 	var pr Prediction
 	accounts := make([]account, len(pl.Actors))
+	node := make(map[ActorID]int, len(pl.Actors))
+	for _, a := range pl.Actors {
+		node[a.ID] = a.Node
+	}
 	for ph := range Phases {
-		if ph == SnapshotPhase && pl.Job.Save.Dir == "" {
-			continue // there are none
-		}
 		times := simulate(pl, ph)
 		for i := range pl.Actors {
-			measure(pl, ph, i, times, &accounts[i])
+			measure(pl, ph, i, node, times, &accounts[i])
 		}
 		if ph == TrainPhase {
 			pr.Bubble = bubble(pl, times)
@@ -38,7 +39,22 @@ func predict(pl *Plan) Prediction {
 		pr.FLOPs += ap.FLOPs
 		pr.Actors = append(pr.Actors, ap)
 	}
+	pr.Sent = sent(pl)
 	return pr
+}
+
+// sent is the bytes that a step sends, by what they are.
+func sent(pl *Plan) map[Kind]int64 {
+	m := memory{pl: pl, phase: TrainPhase}
+	bytes := map[Kind]int64{}
+	for _, a := range pl.Actors {
+		for _, op := range pl.Program(a.ID, TrainPhase).Ops {
+			if op.Kind == Send {
+				bytes[op.As.Kind] += m.bytes(op.As)
+			}
+		}
+	}
+	return bytes
 }
 
 // liveMicroBatches is the most micro-batches that a stage's program holds between F and W.

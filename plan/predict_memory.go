@@ -70,6 +70,7 @@ type memory struct {
 	pl     *Plan
 	phase  Phase
 	actor  ActorID
+	node   map[ActorID]int
 	values map[Value]*buffer
 	// saved and stashed are what a micro-batch keeps between F, B and W at a stage.
 	saved, stashed map[int][]*buffer
@@ -77,8 +78,11 @@ type memory struct {
 }
 
 // measure follows the program of actor i, whose account goes from phase to phase with what lasts.
-func measure(pl *Plan, ph Phase, i int, t times, a *account) {
-	m := &memory{account: a, pl: pl, phase: ph, actor: pl.Actors[i].ID, values: map[Value]*buffer{}, saved: map[int][]*buffer{}, stashed: map[int][]*buffer{}}
+func measure(pl *Plan, ph Phase, i int, node map[ActorID]int, t times, a *account) {
+	m := &memory{
+		account: a, pl: pl, phase: ph, actor: pl.Actors[i].ID, node: node,
+		values: map[Value]*buffer{}, saved: map[int][]*buffer{}, stashed: map[int][]*buffer{},
+	}
 	if ph == InitPhase {
 		m.found()
 	}
@@ -151,32 +155,11 @@ type arrival struct {
 }
 
 // arrivals are the messages from other nodes, which are charged to the receiver, by time of sending.
-// The programs are matched: what is received is sent once.
 func (m *memory) arrivals(i int, t times) []arrival {
-	node := map[ActorID]int{}
-	var far []int
-	for j, a := range m.pl.Actors {
-		node[a.ID] = a.Node
-		if a.Node != m.pl.Actors[i].Node {
-			far = append(far, j)
-		}
-	}
 	var list []arrival
-	if len(far) == 0 {
-		return nil
-	}
-	want := map[wire]bool{}
 	for _, op := range m.pl.Program(m.actor, m.phase).Ops {
-		if op.Kind == Receive && node[op.Peer] != node[m.actor] {
-			want[wire{op.Peer, m.actor, op.Writes[0]}] = true
-		}
-	}
-	for _, j := range far {
-		id := m.pl.Actors[j].ID
-		for k, op := range m.pl.Program(id, m.phase).Ops {
-			if op.Kind == Send && want[wire{id, op.Peer, op.As}] {
-				list = append(list, arrival{t.start[j][k], op.As})
-			}
+		if op.Kind == Receive && m.node[op.Peer] != m.pl.Actors[i].Node {
+			list = append(list, arrival{t.sent[wire{op.Peer, m.actor, op.Writes[0]}], op.Writes[0]})
 		}
 	}
 	sort.SliceStable(list, func(a, b int) bool { return list[a].at < list[b].at })

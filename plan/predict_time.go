@@ -1,14 +1,17 @@
 package plan
 
-// times say when each operation of each actor starts and ends, in floating-point operations since
-// the start of the round.
-type times struct{ start, end [][]float64 }
+// times say when each operation of each actor starts and ends, and when each message is sent, in
+// floating-point operations since the start of the round.
+type times struct {
+	start, end [][]float64
+	sent       map[wire]float64
+}
 
 // simulate runs the programs of a phase on devices of equal speed that are never busy with anything else.
 // Programs are deterministic, so the order in which actors are visited does not matter.
 func simulate(pl *Plan, ph Phase) times {
 	n := len(pl.Actors)
-	t := times{make([][]float64, n), make([][]float64, n)}
+	t := times{make([][]float64, n), make([][]float64, n), map[wire]float64{}}
 	index := make(map[ActorID]int, n)
 	from := make([]map[Value]ActorID, n) // values to come by message
 	clock := make([]float64, n)
@@ -16,7 +19,6 @@ func simulate(pl *Plan, ph Phase) times {
 	for i, a := range pl.Actors {
 		index[a.ID], from[i], ready[i] = i, map[Value]ActorID{}, i
 	}
-	sent := map[wire]float64{}
 	waiting := map[wire]int{}
 	for len(ready) > 0 {
 		i := ready[len(ready)-1]
@@ -30,7 +32,7 @@ func simulate(pl *Plan, ph Phase) times {
 			for _, v := range op.Reads {
 				if peer, ok := from[i][v]; ok {
 					w := wire{peer, id, v}
-					at, ok := sent[w]
+					at, ok := t.sent[w]
 					if !ok {
 						waiting[w] = i
 						break run
@@ -44,7 +46,7 @@ func simulate(pl *Plan, ph Phase) times {
 				from[i][op.Writes[0]] = op.Peer
 			case Send:
 				w := wire{id, op.Peer, op.As}
-				sent[w] = now
+				t.sent[w] = now
 				if j, ok := waiting[w]; ok {
 					delete(waiting, w)
 					ready = append(ready, j)

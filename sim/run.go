@@ -35,10 +35,11 @@ type world struct {
 // actor is an actor and its stream: items run one after the other, a launch takes time and the rest none.
 type actor struct {
 	Actor
-	id    plan.ActorID
-	items []machine.Effect
-	runs  bool
-	busy  time.Duration
+	id     plan.ActorID
+	items  []machine.Effect
+	runs   bool
+	broken bool // an operation failed: nothing more is run
+	busy   time.Duration
 }
 
 // Run drives the actors until the trainer ends the run. Its error is that of the trainer's Stop, a
@@ -182,11 +183,14 @@ func (w *world) pump(a *actor) {
 		case machine.Drop:
 			e.Payload.Release()
 		case machine.Launch:
+			if a.broken {
+				continue
+			}
 			took := time.Duration(w.draw() * float64(w.OpTimeMax))
 			a.busy += took
 			c := machine.Completed{Round: e.Round, Op: e.Index, Elapsed: took}
 			c.Out, c.Err = w.launch(a, e)
-			a.runs = true
+			a.runs, a.broken = true, c.Err != nil
 			w.schedule(took, a, c, true)
 		}
 	}

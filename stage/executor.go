@@ -200,6 +200,9 @@ func (x *Executor) backwardWeight(k device.Kernels, op *plan.Op) ([]machine.Payl
 	if err != nil {
 		return nil, err
 	}
+	if !t.stashed {
+		return nil, fmt.Errorf("%s is not there", op.Reads[1])
+	}
 	type use struct{ bucket, use int }
 	grads := make(map[use]device.Slice, len(op.Writes))
 	out := make([]machine.Payload, 0, len(op.Writes))

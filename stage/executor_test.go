@@ -179,13 +179,22 @@ func TestWrongInputs(t *testing.T) {
 		{"wrong type", forward, []machine.Payload{floats, good}, "tokens micro-batch 0 has 12 elements of f32, must have 12 of i32"},
 		{"no tensor", forward, []machine.Payload{good, machine.Blob("x")}, "not a tensor"},
 		{"backward before forward", r.op(plan.TrainPhase, plan.BackwardInput, 0), []machine.Payload{nil}, "saved chunk 0 micro-batch 0 is not there"},
+		{"weights before inputs", r.op(plan.TrainPhase, plan.BackwardWeight, 0), []machine.Payload{nil, nil}, "stashed chunk 0 micro-batch 0 is not there"},
 		{"a piece that does not fit", r.op(plan.InitPhase, plan.Load, 0), []machine.Payload{floats}, "must have"},
 		{"an operation of somebody else", &plan.Op{Kind: plan.Decide}, nil, "a stage has no operation decide"},
 	} {
+		if c.op.Kind == plan.BackwardWeight {
+			out, err := r.run(plan.TrainPhase, forward, good, machine.Tensor{Slice: mb.Targets})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[1].Release()
+		}
 		if _, err := r.run(plan.TrainPhase, c.op, c.in...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", c.name, err, c.want)
 		}
 	}
+	r.x.Free(plan.Round{}, plan.Value{Kind: plan.Saved, Piece: -1})
 	if n := r.account.Held(); n != held {
 		t.Errorf("%d bytes are left", n-held)
 	}

@@ -23,16 +23,12 @@ type cast struct {
 	closers []func() error
 }
 
-func newCast(p *plan.Plan, d device.Device) (*cast, error) {
+func newCast(p *plan.Plan, d device.Device) *cast {
 	c := &cast{plan: p, device: d}
 	if d == nil {
-		var err error
-		if c.device, err = cpu.New(cpu.Options{Float: device.F32}); err != nil {
-			return nil, err
-		}
-		c.own = true
+		c.device, c.own = cpu.New(cpu.Options{Float: device.F32}), true
 	}
-	return c, nil
+	return c
 }
 
 // spawn brings the actors that the plan places on a node to life. trainer is nil where the trainer

@@ -57,9 +57,7 @@ func OpenGenerator(dir string) (*Generator, error) {
 	if g.model, err = BuildModel(job, g.tokenizer.Size()); err != nil {
 		return nil, err
 	}
-	if g.device, err = cpu.New(cpu.Options{Float: device.F32}); err != nil {
-		return nil, err
-	}
+	g.device = cpu.New(cpu.Options{Float: device.F32})
 	if g.stream, err = g.device.OpenStream("generator", budgets(0, 1)[0]); err != nil {
 		return nil, errors.Join(err, g.device.Close())
 	}

@@ -21,14 +21,14 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
+	defer r.store.close()
 	node, err := actors.NewNode(actors.Options{
 		Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: r.observer(), Log: r.note,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return r.conduct(ctx, node, actors.Coordination{Nodes: 1})
+	return r.conduct(ctx, node, actors.Coordination{Nodes: 1, Deadline: seconds(job.Supervisor.Deadline)}, nil)
 }
 
 // run is a job on its way at the node that holds the trainer.
@@ -124,15 +124,15 @@ func (r *run) observer() actors.Observer {
 	}}
 }
 
-// conduct brings the actors of this node to life, waits for the other nodes, and sets the trainer going.
-func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordination) (*Result, error) {
-	var err error
+// closeWait is how long the actors of a node may take to end.
+const closeWait = 10 * time.Second
+
+// conduct brings the actors of this node to life, starts the other nodes and waits for them, and
+// sets the trainer going.
+func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordination, spawn func(context.Context, func(error)) error) (result *Result, err error) {
 	trainer := &Executor{Plan: r.plan, Source: r.source, State: r.store, Finished: r.ledger.finished}
-	if r.cast, err = newCast(r.plan, r.options.device); err != nil {
-		return nil, err
-	}
-	defer r.cast.close()
-	defer r.end(node)
+	r.cast = newCast(r.plan, r.options.device)
+	defer func() { err = errors.Join(err, r.end(node)) }()
 	if err := r.cast.spawn(node, NewTrainer(r.plan, r.rounds), trainer); err != nil {
 		return nil, err
 	}
@@ -140,8 +140,10 @@ func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordinat
 	if err != nil {
 		return nil, err
 	}
-	if err := coordinator.Gather(ctx); err != nil {
-		return nil, err
+	if err := r.gather(ctx, coordinator, spawn); err != nil {
+		down, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+		defer cancel()
+		return nil, errors.Join(err, coordinator.Shutdown(down, err.Error()))
 	}
 	if err := node.Send(plan.Trainer, machine.Begin{}); err != nil {
 		return nil, err
@@ -160,7 +162,7 @@ func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordinat
 			if err != nil {
 				reason = err.Error()
 			}
-			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 			defer cancel()
 			if e := coordinator.Shutdown(down, reason); err == nil {
 				err = e
@@ -168,10 +170,34 @@ func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordinat
 			if err != nil {
 				return nil, err
 			}
-			result := r.ledger.close()
+			result = r.ledger.close()
 			result.WeightsSHA256 = r.store.hash
 			result.Checkpoint = r.store.newest
 			return result, nil
 		}
 	}
+}
+
+// gather starts the other nodes and waits until all are ready. A node that ends before that ends the wait.
+func (r *run) gather(ctx context.Context, c *actors.Coordinator, spawn func(context.Context, func(error)) error) error {
+	if spawn == nil {
+		return c.Gather(ctx)
+	}
+	gathering, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := spawn(ctx, func(err error) { cancel(err) }); err != nil {
+		return err
+	}
+	return c.Gather(gathering)
+}
+
+// end closes the node and then what its actors lived on. It does not wait for ever: an operation
+// that hangs is named and left behind.
+func (r *run) end(node *actors.Node) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		return err
+	}
+	return r.cast.close()
 }

@@ -16,7 +16,6 @@ type run struct {
 	w        *machine.Walker
 	live     map[string]int
 	onStream []machine.Launch
-	drops    []machine.Drop // queued behind the stream
 	sent     map[string]string
 	launched []string
 }

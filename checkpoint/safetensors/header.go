@@ -82,7 +82,8 @@ func (h *Header) Place() error {
 	return nil
 }
 
-// Marshal is what a file begins with: the length and the header, padded with blanks to a multiple of 8 bytes.
+// Marshal is what a file begins with: the length and the header, padded with blanks to a multiple
+// of 8 bytes.
 func (h *Header) Marshal() ([]byte, error) {
 	size := int64(0)
 	if n := len(h.Tensors); n > 0 {

@@ -82,7 +82,8 @@ func (p parser) tensor(name string) (Tensor, error) {
 	return t, nil
 }
 
-// object reads an object and calls field, which reads the value, for each key. A key that comes twice is an error.
+// object reads an object and calls field, which reads the value, for each key. A key that comes
+// twice is an error.
 func (p parser) object(field func(key string) error) error {
 	if err := p.delim('{'); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-train/troupe/actors"
 	"github.com/troupe-train/troupe/data"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/supervisor"
@@ -49,7 +50,7 @@ func planCommand() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(planObject(p, gflops))
 			}
-			return printPlan(c.OutOrStdout(), p)
+			return printPlan(c.OutOrStdout(), p, gflops)
 		},
 	}
 	f := c.Flags()
@@ -58,4 +59,79 @@ func planCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	f.Float64Var(&gflops, "gflops", 50, "speed of a stage that the times are worked out for, in GFLOP/s")
 	return c
+}
+
+// object is what plan prints with --json.
+type object struct {
+	StepSeconds     float64                `json:"step_seconds"`
+	Bubble          float64                `json:"bubble"`
+	PeakBytes       map[plan.ActorID]int64 `json:"peak_bytes"`
+	SentBytes       map[string]int64       `json:"sent_bytes"`
+	TFLOPsPerDevice float64                `json:"tflops_per_device"`
+	Parameters      int                    `json:"parameters"`
+	FLOPs           float64                `json:"flops"`
+	Stages          []plan.Range           `json:"stages"`
+	Actors          []plan.Actor           `json:"actors"`
+}
+
+// planObject works out times for stages of gflops GFLOP/s, without the time of messages.
+func planObject(p *plan.Plan, gflops float64) object {
+	o := object{
+		Bubble: p.Predicted.Bubble, PeakBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{},
+		Parameters: p.Model.Len(), FLOPs: p.Predicted.FLOPs, Stages: p.Stages, Actors: p.Actors,
+	}
+	var busiest float64
+	stages := 0
+	for _, a := range p.Predicted.Actors {
+		o.PeakBytes[a.ID] = a.Peak()
+		busiest = max(busiest, a.FLOPs)
+		if a.ID.Role() == "stage" {
+			stages++
+		}
+	}
+	for k, n := range p.Predicted.Sent {
+		o.SentBytes[actors.TrafficOf(k).String()] += n
+	}
+	o.StepSeconds = busiest / (gflops * 1e9) * (1 + p.Predicted.Bubble)
+	o.TFLOPsPerDevice = p.Predicted.FLOPs / float64(stages) / o.StepSeconds / 1e12
+	return o
+}
+
+func printPlan(out io.Writer, p *plan.Plan, gflops float64) error {
+	o, l := planObject(p, gflops), p.Job.Layout
+	fmt.Fprintf(out, "%s: %s, %d parameters in %d layers\n", p.Job.Name, p.Model.Kind, o.Parameters, len(p.Model.Layers))
+	fmt.Fprintf(out, "layout: pipeline %d, data %d, schedule %s; %d micro-batches of at most %d sequences a step\n",
+		l.Pipeline, l.Data, l.Schedule, len(p.Train), p.Job.Train.MicroBatch)
+	fmt.Fprintf(out, "a step: %.3g FLOP, bubble %.3f, %.3f s and %.4f TFLOP/s a stage at %g GFLOP/s, messages not counted\n\n",
+		o.FLOPs, o.Bubble, o.StepSeconds, o.TFLOPsPerDevice, gflops)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "actor\tnode\tlayers\tFLOP\tin flight\tparameters\tgradients\toptimizer\tactivations\tmessages\tworkspace\tpeak\t")
+	for i, a := range p.Predicted.Actors {
+		layers, flop, live := "", "", ""
+		if rank, _, ok := a.ID.Rank(); ok && a.ID.Role() == "stage" {
+			if s := p.Stages[rank]; s.Len() > 0 {
+				layers = fmt.Sprintf("%s..%s", p.Model.Layers[s.Lo].Name, p.Model.Layers[s.Hi-1].Name)
+			} else {
+				layers = "none"
+			}
+			flop, live = fmt.Sprintf("%.3g", a.FLOPs), fmt.Sprint(a.LiveMicroBatches)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", a.ID, p.Actors[i].Node, layers, flop, live,
+			size(a.Parameters), size(a.Gradients), size(a.Optimizer), size(a.Activations), size(a.Messages), size(a.Workspace), size(a.Peak()))
+	}
+	return w.Flush()
+}
+
+// size is bytes for people.
+func size(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/unit, 0
+	for f >= unit && i < 3 {
+		f /= unit
+		i++
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[i])
 }

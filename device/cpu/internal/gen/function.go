@@ -13,11 +13,14 @@ const (
 	avx512 level = 512
 )
 
+func (l level) String() string { return map[level]string{avx2: "AVX2", avx512: "AVX512"}[l] }
+
 // generator collects the functions of one or more files.
 type generator struct {
 	text      strings.Builder // the assembly
 	stubs     strings.Builder // the Go declarations
 	constants map[string]uint32
+	lanes     bool // the masks of tails are needed
 }
 
 // argument of a function: a pointer or an int in a general register, or a float32 that is
@@ -61,7 +64,7 @@ type vec []int
 // function starts a function with the given arguments; results are float32. The Go declaration has
 // doc as its comment.
 func (g *generator) function(l level, name, doc string, results []string, args ...argument) *function {
-	f := &function{generator: g, level: l, name: fmt.Sprintf("%s%d", name, l), offset: map[string]int{}, reg: map[string]string{}}
+	f := &function{generator: g, level: l, name: name + l.String(), offset: map[string]int{}, reg: map[string]string{}}
 	n := 32
 	if l == avx2 {
 		n = 16

@@ -70,13 +70,22 @@ func (f *function) zero(dst vec) {
 	}
 }
 
-// broadcast fills a new vector with an argument.
+// broadcast fills a new vector with an argument. All of its registers are one; it is only read.
 func (f *function) broadcast(name string) vec {
-	v := f.vec()
-	for _, r := range v {
-		f.op("VBROADCASTSS %s+%d(FP), %s", name, f.offset[name], f.r(r))
+	r := f.unit()
+	f.op("VBROADCASTSS %s+%d(FP), %s", name, f.offset[name], f.r(r))
+	v := make(vec, f.units())
+	for i := range v {
+		v[i] = r
 	}
 	return v
+}
+
+// with gives body an argument as a vector, for as long as body is written.
+func (f *function) with(name string, body func(v vec)) {
+	v := f.broadcast(name)
+	body(v)
+	f.release(v[:1])
 }
 
 // The masks of a tail: K1, or the top two Y registers.
@@ -87,10 +96,6 @@ const (
 // loop runs body for every sixteen of the n elements and once, with masks, for the rest. In the
 // body, load and store take the element that the loop is at; masked-out lanes load as 0.
 func (f *function) loop(body func()) {
-	f.loopFrom(body, body)
-}
-
-func (f *function) loopFrom(body, tail func()) {
 	if f.level == avx2 {
 		f.take(maskLow)
 		f.take(maskHigh)
@@ -109,7 +114,7 @@ func (f *function) loopFrom(body, tail func()) {
 	f.op("JZ %s", end)
 	f.mask()
 	f.masked = true
-	tail()
+	body()
 	f.masked = false
 	f.at(end)
 	if f.level == avx2 {

@@ -1,0 +1,189 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/troupe-train/troupe/messages"
+)
+
+// Gather waits until all nodes have joined and all actors hear each other, and opens the run. The
+// actors of node 0 must be alive. The error says who is missing.
+func (c *Coordinator) Gather(ctx context.Context) error {
+	if c.control == nil {
+		c.enter(messages.Phase_PHASE_RUNNING, "")
+		return nil
+	}
+	if c.options.Join > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.options.Join)
+		defer cancel()
+	}
+	greeting, cancel := context.WithCancel(ctx)
+	greeted := make(chan struct{})
+	go func() {
+		defer close(greeted)
+		err := c.node.transport.greet(greeting, func(missing []string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.missing = missing
+			c.wake()
+		})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.greeted = err == nil
+		c.wake()
+	}()
+	err := c.gathered(ctx)
+	cancel()
+	<-greeted
+	if err == nil {
+		c.enter(messages.Phase_PHASE_RUNNING, "")
+	}
+	return err
+}
+
+// gathered waits until everybody is ready, and tells how far it is: on every change, and now and then.
+func (c *Coordinator) gathered(ctx context.Context) error {
+	const now = 2 * time.Second
+	ticker := time.NewTicker(now)
+	defer ticker.Stop()
+	before := ""
+	for repeat := false; ; {
+		c.mu.Lock()
+		list, complete := c.checklist(time.Now())
+		lost, changed := c.lost, c.changed
+		c.mu.Unlock()
+		if head, _, _ := strings.Cut(list, " since "); head != before || repeat {
+			before = head
+			c.options.Progress(list)
+		}
+		switch {
+		case lost != nil:
+			return lost
+		case complete:
+			return nil
+		}
+		repeat = false
+		select {
+		case <-changed:
+		case <-ticker.C:
+			repeat = true
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return fmt.Errorf("actors: gave up: %s", list)
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// checklist says how far the nodes are. c.mu is held.
+func (c *Coordinator) checklist(now time.Time) (line string, complete bool) {
+	since := now.Sub(c.began).Round(time.Second)
+	joined, ready := 1, 0
+	var waiting, unready []string
+	if c.greeted {
+		ready++
+	} else {
+		unready = append(unready, nodeName(0)+deaf(c.missing))
+	}
+	for i, m := range c.members[1:] {
+		switch {
+		case m == nil:
+			waiting = append(waiting, fmt.Sprint(i+1))
+			continue
+		case m.state == messages.State_STATE_READY:
+			ready++
+		case m.state == messages.State_STATE_SPAWNED:
+			unready = append(unready, m.name+deaf(m.missing))
+		default:
+			unready = append(unready, m.name+" (building its actors)")
+		}
+		joined++
+	}
+	all := len(c.members)
+	if len(waiting) > 0 {
+		noun := "node"
+		if len(waiting) > 1 {
+			noun = "nodes"
+		}
+		return fmt.Sprintf("%d/%d nodes joined; waiting for %s %s since %s", joined, all, noun, strings.Join(waiting, ", "), seconds(since)), false
+	}
+	if len(unready) > 0 {
+		return fmt.Sprintf("%d/%d nodes ready; waiting for %s since %s", ready, all, strings.Join(unready, ", "), seconds(since)), false
+	}
+	return fmt.Sprintf("%d/%d nodes ready", ready, all), true
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%d s", int(d.Seconds())) }
+
+// deaf says whom a node does not hear yet.
+func deaf(missing []string) string {
+	const most = 3
+	if len(missing) == 0 {
+		return ""
+	}
+	more := ""
+	if len(missing) > most {
+		more = fmt.Sprintf(" and %d more", len(missing)-most)
+		missing = missing[:most]
+	}
+	return fmt.Sprintf(" (it does not hear %s%s)", strings.Join(missing, ", "), more)
+}
+
+// enter begins a phase and says so at once.
+func (c *Coordinator) enter(p messages.Phase, reason string) {
+	c.mu.Lock()
+	if p > c.phase {
+		c.phase, c.reason = p, reason
+	}
+	c.mu.Unlock()
+	c.beat()
+}
+
+// Shutdown ends the run on all nodes: in good order, or for a reason. It returns when every node
+// has said that it left, or ctx ends; the error names who did not. Then the watch is over.
+func (c *Coordinator) Shutdown(ctx context.Context, reason string) error {
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return nil
+	}
+	c.over = true
+	c.mu.Unlock()
+	c.enter(messages.Phase_PHASE_STOPPING, reason)
+	err := c.left(ctx)
+	close(c.stop)
+	<-c.done
+	if c.control != nil {
+		c.control.close()
+	}
+	return err
+}
+
+// left waits until every node that joined has left or was lost.
+func (c *Coordinator) left(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		var here []string
+		for _, m := range c.members {
+			if m != nil && !m.gone {
+				here = append(here, m.name)
+			}
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		if len(here) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("actors: %s did not leave: %w", strings.Join(here, ", "), context.Cause(ctx))
+		}
+	}
+}
