@@ -259,7 +259,7 @@ func (r *receiver) accept(epoch, sequence uint64) verdict {
 	switch {
 	case sequence < r.next:
 		return repeated
-	case false:
+	case sequence > r.next:
 		r.gap = true
 		return early
 	}

@@ -304,6 +304,9 @@ func TestLinkEpochs(t *testing.T) {
 	if whole := s.acknowledge(grant{epoch: 2, next: 2, limit: 2 * window}, time.Unix(0, 0)); len(whole) != 0 || s.limit != window {
 		t.Fatal("an answer to an older epoch was believed")
 	}
+	if whole := s.acknowledge(grant{epoch: 3, next: 1 << 60, limit: 2 * window}, time.Unix(0, 0)); len(whole) != 0 || s.limit != window {
+		t.Fatal("an answer to what was never sent was believed")
+	}
 	if whole := s.acknowledge(grant{epoch: 3, next: 2, limit: window}, time.Unix(0, 0)); len(whole) != 1 {
 		t.Fatal("the answer to this epoch was not believed")
 	}

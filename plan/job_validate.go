@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/troupe-train/troupe/model"
 	"github.com/troupe-train/troupe/plan/schedule"
 )
 
@@ -109,7 +110,7 @@ func (j *Job) checkName() *JobError {
 func (j *Job) checkModel() *JobError {
 	m := j.Model
 	if err := first(
-		choice("model.kind", m.Kind, "gpt"),
+		choice("model.kind", m.Kind, model.Kinds()...),
 		whole("model.layers", m.Layers, 1, maxLayers),
 		whole("model.width", m.Width, 1, maxWidth),
 		whole("model.heads", m.Heads, 1, m.Width),

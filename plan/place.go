@@ -4,8 +4,8 @@ package plan
 type Options struct {
 	// Resume says that the trainer holds a checkpoint that Init restores.
 	Resume bool
-	// Nodes is the number of worker nodes, 1 to Nodes, next to node 0 with the trainer. With 0 or
-	// 1 everything runs on node 0.
+	// Nodes is the number of worker nodes, 1 to Nodes, next to node 0 with the trainer. With 0
+	// everything runs on node 0.
 	Nodes int
 }
 
@@ -17,7 +17,7 @@ func place(pipeline, data, nodes int) []Actor {
 	stages := pipeline * data
 	workers := min(nodes, stages)
 	node := make([]int, stages)
-	if nodes > 1 {
+	if nodes > 0 {
 		for w := range workers {
 			for i := range span(evenly(stages, w, workers)) {
 				node[i] = w + 1

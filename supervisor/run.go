@@ -81,13 +81,16 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	if r.plan, err = plan.New(job, m, plan.Options{Resume: r.store.resumes(), Nodes: nodes}); err != nil {
 		return nil, errors.Join(err, r.store.close())
 	}
-	r.store.plan = r.plan
+	r.store.use(r.plan)
 	r.rounds = rounds(r.plan, r.store.first(), o.stopAt)
 	r.ledger = newLedger(r.plan, r.rounds.First, r.rounds.Until, time.Now, o.progress)
 	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
 	r.note(describe(r.plan, m))
 	if r.store.resumes() {
-		r.note(fmt.Sprintf("resuming at step %d from %s", r.rounds.First, r.store.from()))
+		for _, reason := range r.store.opened.Skipped() {
+			r.note(fmt.Sprintf("not resumed from: %v", reason))
+		}
+		r.note(fmt.Sprintf("resuming at step %d from %s", r.rounds.First, r.store.opened.Path()))
 	}
 	return r, nil
 }

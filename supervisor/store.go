@@ -25,6 +25,7 @@ type store struct {
 	opened *checkpoint.Checkpoint // what the run resumes from; nil for a fresh one
 	saved  func(CheckpointDone)
 
+	owed   int    // shards that have not been restored yet
 	hash   string // of the newest weights
 	newest string // path of the newest checkpoint that this run wrote
 }
@@ -89,7 +90,18 @@ func (s *store) first() int64 {
 	return s.opened.Meta().Step
 }
 
-func (s *store) from() string { return s.opened.Path() }
+// use tells the store the plan that it serves.
+func (s *store) use(p *plan.Plan) {
+	s.plan = p
+	s.owed = 0
+	for rank := range p.Stages {
+		for d := range p.Job.Layout.Data {
+			if len(p.Parts(rank, d)) > 0 {
+				s.owed++
+			}
+		}
+	}
+}
 
 func (s *store) close() error {
 	if s.opened == nil {
@@ -125,7 +137,8 @@ func (s *store) spans(id plan.ActorID) ([]span, int) {
 	return out, off
 }
 
-// Restore reads the state of a shard from the checkpoint.
+// Restore reads the state of a shard from the checkpoint. When the last shard has its state,
+// everything in the checkpoint has been used.
 func (s *store) Restore(id plan.ActorID) ([]float32, error) {
 	spans, n := s.spans(id)
 	state := make([]float32, n*len(s.meta.Kinds))
@@ -136,7 +149,10 @@ func (s *store) Restore(id plan.ActorID) ([]float32, error) {
 			}
 		}
 	}
-	return state, nil
+	if s.owed--; s.owed > 0 {
+		return state, nil
+	}
+	return state, s.opened.AllRead()
 }
 
 // Keep hashes the weights and, where there is a place for it, writes a checkpoint.

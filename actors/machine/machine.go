@@ -44,6 +44,8 @@ func (b Blob) Release()     {}
 type Message struct {
 	Name    Name
 	Payload Payload
+	// Sum is the CRC-32C of the bytes of the payload, made by the shell of the sender; 0 when it has made none.
+	Sum uint32
 }
 
 // Event is what happens to a machine.
@@ -62,9 +64,17 @@ type Completed struct {
 	Elapsed time.Duration
 }
 
-// PeerIs tells a machine the current incarnation of another actor; messages of older ones are refused.
+// PeerIs tells a machine the current incarnation of another actor, and the round that it recovers
+// into. Messages of older incarnations are refused; what the peer needs in that round is sent again.
 type PeerIs struct {
 	Peer        plan.ActorID
+	Incarnation int
+	Round       plan.Round
+}
+
+// Restarted tells the trainer that an actor has begun a new life and has to catch up.
+type Restarted struct {
+	Actor       plan.ActorID
 	Incarnation int
 }
 
@@ -74,11 +84,16 @@ type Tick struct{ Now time.Time }
 // Failed tells the trainer that an actor or node cannot go on.
 type Failed struct {
 	Actor plan.ActorID
-	Node  string
-	Round plan.Round
-	Op    string
-	Cause string
+	// Incarnation is the life that has failed.
+	Incarnation int
+	Node        string
+	Round       plan.Round
+	Op          string
+	Cause       string
 }
+
+// Announce tells every actor of a peer's new life (trainer).
+type Announce struct{ PeerIs PeerIs }
 
 // Begin opens the run (trainer).
 type Begin struct{}
@@ -92,6 +107,7 @@ func (PeerIs) event()    {}
 func (Tick) event()      {}
 func (Failed) event()    {}
 func (Begin) event()     {}
+func (Restarted) event() {}
 func (Interrupt) event() {}
 
 // Effect is what a machine wants done. The shell performs effects in order.
@@ -139,6 +155,7 @@ func (Refused) effect()   {}
 func (Fail) effect()      {}
 func (Committed) effect() {}
 func (Stop) effect()      {}
+func (Announce) effect()  {}
 
 // Discard gives back the references of an event that a machine which has stopped does not handle.
 func Discard(e Event) []Effect {
