@@ -47,6 +47,13 @@ type company struct {
 // all are ready.
 func gatherCompany(t testing.TB, nodes int, placement []plan.Actor, setup func(node int, c *cast)) *company {
 	t.Helper()
+	return gatherThrough(t, nodes, placement, setup, func(address string) string { return address }, Coordination{Suspect: 50})
+}
+
+// gatherThrough lets the nodes join under another address than that of the first server. Of the coordination, it
+// fills in what is the same everywhere.
+func gatherThrough(t testing.TB, nodes int, placement []plan.Actor, setup func(node int, c *cast), way func(string) string, o Coordination) *company {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	x := &company{t: t}
@@ -55,17 +62,17 @@ func gatherCompany(t testing.TB, nodes int, placement []plan.Actor, setup func(n
 	n0 := newCast(t, Options{Placement: placement, Server: first})
 	x.nodes = append(x.nodes, n0)
 	setup(0, n0)
-	c, err := n0.Coordinate(Coordination{
-		Nodes: nodes, Version: "v1", Heartbeat: 20 * time.Millisecond, Suspect: 50, Progress: n0.lines.add,
-		Welcome: Welcome{Job: []byte("job"), Options: map[string]string{"resume": "true"}, Fingerprint: "f"},
-	})
+	o.Nodes, o.Version, o.Heartbeat, o.Progress = nodes, "v1", 20*time.Millisecond, n0.lines.add
+	o.Welcome = Welcome{Job: []byte("job"), Options: map[string]string{"resume": "true"}, Fingerprint: "f"}
+	c, err := n0.Coordinate(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x.coordinator = c
 	ready := make(chan error, nodes)
+	address := way(first.Addr())
 	for i := 1; i < nodes; i++ {
-		s := startServer(t, ServerOptions{Join: first.Addr()})
+		s := startServer(t, ServerOptions{Join: address})
 		x.servers = append(x.servers, s)
 		m, err := Join(ctx, s, Hello{Node: i, Version: "v1"})
 		if err != nil {
@@ -199,7 +206,7 @@ func TestTwoNodes(t *testing.T) {
 		}
 	}
 	for _, n := range x.nodes {
-		if c := n.transport.troubles(); len(c) > 0 {
+		if c := n.Troubles(); len(c) > 0 {
 			t.Fatalf("trouble: %v", c)
 		}
 	}

@@ -84,32 +84,33 @@ func (c *control) ask(ctx context.Context, subject string, m *messages.Control) 
 
 func (c *control) close() { c.conn.Close() }
 
-// heartbeat says what a node does.
-func (n *Node) heartbeat() ([]*messages.ActorStatus, []*messages.Failure) {
-	var actors []*messages.ActorStatus
+// heartbeat says what the actors of a node do.
+func (n *Node) heartbeat(h *messages.Heartbeat) {
 	for _, s := range n.Stats() {
-		actors = append(actors, protoStats(s))
+		h.Actors = append(h.Actors, protoStats(s))
 	}
-	var failures []*messages.Failure
-	for _, f := range n.failures.list() {
-		failures = append(failures, protoFailure(f))
+	list, forgotten := n.failures.list()
+	for _, f := range list {
+		h.Failures = append(h.Failures, protoFailure(f))
 	}
-	return actors, failures
+	h.Forgotten = forgotten
 }
 
 func protoStats(s Stats) *messages.ActorStatus {
 	return &messages.ActorStatus{
 		Actor: string(s.Actor), Incarnation: uint32(s.Incarnation), Wait: protoWait(s.Wait),
-		Progress: s.Progress, Failure: s.Failure, Unacknowledged: s.Unacknowledged,
+		Progress: s.Progress, Failure: s.Failure, Unacknowledged: s.Unacknowledged, Resent: s.Resent,
 		BusyNs: int64(s.Busy), PeakBytes: s.Peak, HeldBytes: s.Held, Sent: s.Sent[:], Refused: s.Refused,
+		Opened: protoRound(s.Opened),
 	}
 }
 
 func planStats(node int, s *messages.ActorStatus) Stats {
 	x := Stats{
 		Actor: plan.ActorID(s.Actor), Node: node, Incarnation: int(s.Incarnation), Wait: planWait(s.Wait),
-		Progress: s.Progress, Failure: s.Failure, Unacknowledged: s.Unacknowledged,
+		Progress: s.Progress, Failure: s.Failure, Unacknowledged: s.Unacknowledged, Resent: s.Resent,
 		Busy: time.Duration(s.BusyNs), Peak: s.PeakBytes, Held: s.HeldBytes, Refused: s.Refused,
+		Opened: planRound(s.Opened),
 	}
 	copy(x.Sent[:], s.Sent)
 	return x

@@ -54,11 +54,15 @@ func planWait(w *messages.Wait) machine.Wait {
 }
 
 func protoFailure(f machine.Failed) *messages.Failure {
-	return &messages.Failure{Actor: string(f.Actor), Node: f.Node, Round: protoRound(f.Round), Op: f.Op, Cause: f.Cause}
+	return &messages.Failure{
+		Actor: string(f.Actor), Incarnation: uint32(f.Incarnation), Node: f.Node,
+		Round: protoRound(f.Round), Op: f.Op, Cause: f.Cause,
+	}
 }
 
 func planFailure(f *messages.Failure) machine.Failed {
 	return machine.Failed{
 		Actor: plan.ActorID(f.GetActor()), Node: f.GetNode(), Round: planRound(f.GetRound()), Op: f.GetOp(), Cause: f.GetCause(),
+		Incarnation: int(f.GetIncarnation()),
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-train/troupe/actors/machine"
 	"github.com/troupe-train/troupe/messages"
+	"github.com/troupe-train/troupe/plan"
 )
 
 // Coordination is what a Coordinator is made from.
@@ -31,11 +32,19 @@ type Coordination struct {
 	Join time.Duration
 	// Progress gets the lines of the checklist at the start; nil throws them away.
 	Progress func(line string)
+	// Lost is told, once, of a node that is gone while the run goes on, with its actors: it is silent, has left, or
+	// its process has ended. If it is nil, the trainer is told that the node has failed. Joined is told of one that
+	// joins while the run goes on, without actors. Opened is told when an actor of another node that is not in its
+	// first life has opened a round. They must not block.
+	Lost   func(node int, name, cause string)
+	Joined func(node int, name string)
+	Opened func(a plan.ActorID, incarnation int, r plan.Round)
 }
 
 // Coordinator watches over the nodes and actors of a run. It lives on node 0, where the trainer is.
 // It tells the trainer, by Failed, of actors of other nodes that failed, of nodes that left or are
-// silent, and of a run in which nothing moves.
+// silent, and of a run in which nothing moves. It keeps the table of the actors that have come to other nodes or live
+// another life than their first; the nodes read it in every beat.
 type Coordinator struct {
 	node    *Node
 	options Coordination
@@ -47,11 +56,14 @@ type Coordinator struct {
 	phase   messages.Phase
 	reason  string
 	members []*memberState // by number; 0 is nil
+	version uint64         // of the table
+	fenced  []string       // sessions of nodes that were given up
 	missing []string       // actors that node 0 does not hear yet
 	greeted bool
 	silence *silence
 	stall   stall
 	began   time.Time
+	tell    time.Duration // between two looks at what Gather has to tell
 	// changed is closed and made anew whenever a member changes.
 	changed chan struct{}
 	// lost is why Gather cannot succeed any more.
@@ -66,8 +78,10 @@ type memberState struct {
 	state         messages.State
 	actors        []Stats
 	missing       []string
-	failures      int // of its list, how many the trainer has been told
+	failures      uint64 // how many of its failures have been told
 	gone          bool
+	// late says that it joined while the run went on; told, that Joined has been told.
+	late, told bool
 }
 
 // Coordinate begins to watch over the run, and lets nodes join. Shutdown ends it.
@@ -104,12 +118,16 @@ func (n *Node) Coordinate(o Coordination) (*Coordinator, error) {
 		silence: newSilence(o.Heartbeat, o.Suspect),
 		stall:   stall{deadline: o.Deadline},
 		began:   time.Now(),
+		tell:    tellNews,
 		changed: make(chan struct{}),
 	}
 	if o.Nodes > 1 {
 		if err := c.open(); err != nil {
 			return nil, err
 		}
+		n.mu.Lock()
+		n.announced = c.announced
+		n.mu.Unlock()
 	}
 	go c.run()
 	return c, nil
@@ -156,7 +174,7 @@ func (c *Coordinator) beat() {
 		return
 	}
 	c.mu.Lock()
-	b := &messages.Beat{Phase: c.phase, Reason: c.reason}
+	b := &messages.Beat{Phase: c.phase, Reason: c.reason, Table: c.node.directory.table(c.version), Fenced: c.fenced}
 	c.mu.Unlock()
 	c.control.publish(beatSubject, &messages.Control{Body: &messages.Control_Beat{Beat: b}})
 }
@@ -166,23 +184,20 @@ func (c *Coordinator) look(now time.Time) {
 	local := c.node.Stats()
 	c.mu.Lock()
 	var failed []machine.Failed
+	var tell []func()
 	lost := c.silence.check(now)
 	for _, i := range sorted(lost) {
 		m := c.members[i]
-		m.gone = true
-		if c.phase != messages.Phase_PHASE_STOPPING {
-			failed = append(failed, machine.Failed{
-				Node: m.name, Cause: fmt.Sprintf("%v for %s%s", ErrLost, lost[i].Round(time.Millisecond), lastSeen(m.actors)),
-			})
-		}
-		c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, lost[i].Round(time.Millisecond)))
+		silent := lost[i].Round(time.Millisecond)
+		c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, silent))
+		tell = append(tell, c.lose(i, fmt.Sprintf("%v for %s%s", ErrLost, silent, lastSeen(m.actors))))
 	}
 	if c.options.Deadline > 0 && c.phase == messages.Phase_PHASE_RUNNING {
 		all := c.stats(local)
 		if c.stall.look(all, now) {
 			culprit, way := blame(all)
 			failed = append(failed, machine.Failed{
-				Actor: culprit.Actor, Node: c.name(culprit.Node), Round: culprit.Wait.Round, Op: culprit.Wait.Op,
+				Actor: culprit.Actor, Incarnation: culprit.Incarnation, Node: c.name(culprit.Node), Round: culprit.Wait.Round, Op: culprit.Wait.Op,
 				Cause: fmt.Sprintf("nothing has moved for %s: %s", c.options.Deadline, way),
 			})
 		}
@@ -190,6 +205,9 @@ func (c *Coordinator) look(now time.Time) {
 	c.mu.Unlock()
 	for _, f := range failed {
 		c.node.failed(f)
+	}
+	for _, f := range tell {
+		f()
 	}
 }
 
@@ -208,7 +226,7 @@ func lastSeen(actors []Stats) string {
 func (c *Coordinator) stats(local []Stats) []Stats {
 	all := local
 	for _, m := range c.members {
-		if m != nil {
+		if m != nil && !m.gone {
 			all = append(all, m.actors...)
 		}
 	}
@@ -278,12 +296,17 @@ func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcom
 	if reason != "" {
 		return refuse("%s", reason)
 	}
-	if c.members[i] == nil {
+	m := c.members[i]
+	if m == nil || m.session != h.Session {
 		name := h.Name
 		if name == "" {
 			name = nodeName(i)
 		}
-		c.members[i] = &memberState{session: h.Session, name: name, cores: int(h.Cores), state: messages.State_STATE_JOINED}
+		m = &memberState{
+			session: h.Session, name: name, cores: int(h.Cores), state: messages.State_STATE_JOINED,
+			late: c.phase == messages.Phase_PHASE_RUNNING,
+		}
+		c.members[i] = m
 		c.wake()
 	}
 	c.silence.hear(i, now)
@@ -292,80 +315,112 @@ func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcom
 		Node: uint32(i), Nodes: uint32(c.options.Nodes), Job: w.Job, Options: w.Options,
 		Fingerprint: w.Fingerprint, Placement: protoPlacement(w.Placement),
 		HeartbeatNs: int64(c.options.Heartbeat), Suspect: uint32(c.options.Suspect),
+		Late: m.late, Table: c.node.directory.table(c.version),
 	}
 }
 
-// seat finds the number of a node that says hello, which may do so more than once. c.mu is held.
+// seat finds the number of a node that says hello, which may do so more than once. The number of a node that
+// is gone is free. c.mu is held.
 func (c *Coordinator) seat(h *messages.Hello) (int, string) {
+	taken := func(i int) bool { return i < len(c.members) && c.members[i] != nil && !c.members[i].gone }
 	for i, m := range c.members {
-		if m != nil && m.session == h.Session {
+		if m != nil && m.session == h.Session && !m.gone {
 			return i, ""
 		}
 	}
+	gathering := c.phase == messages.Phase_PHASE_GATHERING
+	most := len(c.members) - 1
 	switch {
-	case c.phase != messages.Phase_PHASE_GATHERING:
+	case c.phase == messages.Phase_PHASE_STOPPING:
+		return 0, "the run ends"
+	case !gathering && c.options.Joined == nil:
 		return 0, "the run has begun without it"
-	case h.Node >= int32(c.options.Nodes) || h.Node == 0 || h.Node < -1:
-		return 0, fmt.Sprintf("it asks to be node %d; legal are 1 to %d", h.Node, c.options.Nodes-1)
+	case h.Node > int32(most) || h.Node == 0 || h.Node < -1:
+		return 0, fmt.Sprintf("it asks to be node %d; legal are 1 to %d", h.Node, most)
 	case h.Node > 0:
-		if m := c.members[h.Node]; m != nil {
-			return 0, fmt.Sprintf("node %d has joined already (%s)", h.Node, m.name)
+		if taken(int(h.Node)) {
+			return 0, fmt.Sprintf("node %d has joined already (%s)", h.Node, c.members[h.Node].name)
 		}
 		return int(h.Node), ""
 	}
-	for i := 1; i < len(c.members); i++ {
-		if c.members[i] == nil {
+	for i := 1; i <= most; i++ {
+		if !taken(i) {
 			return i, ""
 		}
 	}
-	return 0, fmt.Sprintf("all %d nodes have joined already", c.options.Nodes)
+	if gathering {
+		return 0, fmt.Sprintf("all %d nodes have joined already", c.options.Nodes)
+	}
+	c.members = append(c.members, nil)
+	return most + 1, ""
 }
 
 // heartbeat takes what a node says of itself.
 func (c *Coordinator) heartbeat(h *messages.Heartbeat) {
-	for _, f := range c.take(h, time.Now()) {
-		c.node.failed(f)
+	for _, tell := range c.take(h, time.Now()) {
+		tell()
 	}
 }
 
-func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) []machine.Failed {
+func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) (tell []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.Node == 0 || int64(h.Node) >= int64(len(c.members)) {
 		return nil
 	}
-	m := c.members[h.Node]
+	i := int(h.Node)
+	m := c.members[i]
 	if m == nil || m.session != h.Session || m.gone {
 		return nil // it was given up, or never let in
 	}
-	c.silence.hear(int(h.Node), now)
+	c.silence.hear(i, now)
 	if h.State > m.state {
 		m.state = h.State
 		c.wake()
 	}
 	m.missing = h.Missing
-	if len(h.Actors) > 0 {
-		m.actors = m.actors[:0]
-		for _, a := range h.Actors {
-			m.actors = append(m.actors, planStats(int(h.Node), a))
+	tell = c.actors(m, i, h.Actors)
+	for j, f := range h.Failures {
+		if n := h.Forgotten + uint64(j) + 1; n > m.failures {
+			m.failures = n
+			tell = append(tell, func() { c.node.failed(planFailure(f)) })
 		}
 	}
-	var failed []machine.Failed
-	for ; m.failures < len(h.Failures); m.failures++ {
-		failed = append(failed, planFailure(h.Failures[m.failures]))
+	if m.late && !m.told && m.state == messages.State_STATE_READY {
+		m.told = true
+		tell = append(tell, func() { c.options.Joined(i, m.name) })
 	}
 	if h.State == messages.State_STATE_LEFT {
-		m.gone = true
-		c.silence.forget(int(h.Node))
+		cause := h.Leaving
+		if cause == "" {
+			cause = "it left in the middle of the run"
+		}
 		if c.phase != messages.Phase_PHASE_STOPPING {
-			cause := h.Leaving
-			if cause == "" {
-				cause = "it left in the middle of the run"
-			}
-			failed = append(failed, machine.Failed{Node: m.name, Cause: cause})
 			c.give(fmt.Errorf("actors: %s has left: %s", m.name, cause))
 		}
+		tell = append(tell, c.lose(i, cause))
 		c.wake()
 	}
-	return failed
+	return tell
+}
+
+// actors takes what a node says of its actors. c.mu is held.
+func (c *Coordinator) actors(m *memberState, node int, list []*messages.ActorStatus) (tell []func()) {
+	before := make(map[plan.ActorID]Stats, len(m.actors))
+	for _, a := range m.actors {
+		before[a.Actor] = a
+	}
+	m.actors = make([]Stats, 0, len(list))
+	for _, x := range list {
+		a := planStats(node, x)
+		m.actors = append(m.actors, a)
+		b, known := before[a.Actor]
+		if !known || b.Incarnation != a.Incarnation {
+			c.wake() // somebody may wait for it
+		}
+		if c.options.Opened != nil && a.Incarnation > 0 && a.Opened != (plan.Round{}) && (b.Incarnation != a.Incarnation || b.Opened != a.Opened) {
+			tell = append(tell, func() { c.options.Opened(a.Actor, a.Incarnation, a.Opened) })
+		}
+	}
+	return tell
 }

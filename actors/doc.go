@@ -6,31 +6,45 @@
 //	node, err := actors.NewNode(actors.Options{Job: job.Name, Placement: plan.Actors, Observer: observer})
 //	for each actor of the plan:
 //		err = node.Spawn(actors.Actor{Machine: m, Executor: e, Device: d, Stream: s, Account: a})
-//	watch, err := node.Coordinate(actors.Coordination{Nodes: 1, Deadline: 60 * time.Second})
-//	err = watch.Gather(ctx)               // returns at once when there is one node
-//	err = node.Send(plan.Trainer, machine.Tick{Now: now}) // the first event sets the trainer going
-//	...                                   // Observer.Stop is called when the trainer ends the run
-//	err = watch.Shutdown(ctx, "")
-//	err = node.Close(ctx)                 // then close streams and devices
+//	c, err := node.Coordinate(actors.Coordination{Deadline: time.Minute}) // finds a run that stands still
+//	err = c.Gather(ctx)                              // at once, when there is one node
+//	err = node.Send(plan.Trainer, machine.Begin{})   // sets the trainer going
+//	...                                              // Observer.Stop is called when it ends the run
+//	err = c.Shutdown(ctx, "")
+//	err = node.Close(ctx)                            // then close streams and devices
 //
-// A run over N processes: the coordinator is node 0, starts a [Server] first and says what the others
-// get to hear:
+// A run over N processes: the coordinator is node 0, where the trainer is. It starts a [Server] first,
+// and says what the others get to hear:
 //
-//	server, err := actors.StartServer(actors.ServerOptions{Job: name, Token: token, Listen: "127.0.0.1:0"})
+//	server, err := actors.StartServer(ctx, actors.ServerOptions{Job: name, Token: token, Listen: "127.0.0.1:0"})
 //	node, err := actors.NewNode(actors.Options{..., Server: server})
 //	... Spawn ...
 //	c, err := node.Coordinate(actors.Coordination{Nodes: 4, Welcome: actors.Welcome{Job: yaml, ...}, Progress: print})
-//	err = c.Gather(ctx)                   // "3/4 nodes joined; waiting for node 2 since 12 s"
+//	err = c.Gather(ctx)                              // "3/4 nodes joined; waiting for node 2 since 12 s"
 //
 // and every other node joins it by the address of its server:
 //
-//	server, err := actors.StartServer(actors.ServerOptions{Job: name, Token: token, Listen: "127.0.0.1:0", Join: address})
+//	server, err := actors.StartServer(ctx, actors.ServerOptions{Job: name, Token: token, Join: address})
 //	member, err := actors.Join(ctx, server, actors.Hello{Node: 2, Name: "b", Version: version})
 //	... member.Welcome() says what to build: job, options, placement, fingerprint of the plan ...
 //	node, err := actors.NewNode(actors.Options{Index: member.Index(), ..., Server: server})
 //	... Spawn ...
-//	err = member.Ready(ctx, node, fingerprint) // returns when everybody is ready
-//	err = member.Wait(ctx)                // nil after an orderly shutdown; an error when the coordinator is gone
-//	err = node.Close(ctx)
-//	member.Leave(err); server.Close()
+//	err = member.Ready(ctx, node, fingerprint)       // returns when the run begins
+//	err = member.Wait(ctx)                           // nil after an orderly end
+//	err = errors.Join(err, node.Close(ctx))
+//	member.Leave(err)
+//	server.Close()
+//
+// What holds:
+//   - A machine is called by one goroutine at a time, and its effects are performed in order. Nothing
+//     in that blocks: operations run on the actor's stream, and frames are published by another goroutine.
+//   - A panic in a machine or an operation ends that actor, is told to the trainer with actor, operation
+//     and cause, and leaves the process alone.
+//   - Messages from one actor to another arrive in order. Between nodes they arrive exactly once as long
+//     as both nodes live, whatever NATS loses on the way; what is on its way over one link is bounded by
+//     its window.
+//   - A payload is handed over by reference within a process. What comes from another node is copied once,
+//     to memory of the receiving actor's device, on its account.
+//   - What nodes must know of each other is in heartbeats, and is said again in each: no single message
+//     of them matters. They have connections of their own, which no tensor delays.
 package actors

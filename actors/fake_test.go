@@ -127,6 +127,12 @@ func (b *fakeBuffer) Release() {
 	}
 }
 
+func (b *fakeBuffer) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refs
+}
+
 func (fakeDevice) Name() string        { return "fake" }
 func (fakeDevice) Float() device.DType { return device.F32 }
 func (fakeDevice) Alloc(a *device.Account, l device.Label, t device.DType, n int) (device.Slice, error) {
@@ -226,6 +232,11 @@ func (c *cast) play(id plan.ActorID, handle func(machine.Event) []machine.Effect
 
 func (c *cast) spawn(m machine.Machine, e machine.Executor) *device.Account {
 	c.t.Helper()
+	return c.spawnOn(fakeDevice{}, m, e)
+}
+
+func (c *cast) spawnOn(d device.Device, m machine.Machine, e machine.Executor) *device.Account {
+	c.t.Helper()
 	if e == nil {
 		e = &fakeExecutor{run: func(plan.Round, *plan.Op, []machine.Payload) ([]machine.Payload, error) {
 			return nil, fmt.Errorf("nothing is to be run")
@@ -234,7 +245,7 @@ func (c *cast) spawn(m machine.Machine, e machine.Executor) *device.Account {
 	a := device.NewAccount(string(m.ID()), 0)
 	s := newFakeStream()
 	c.streams = append(c.streams, s)
-	err := c.Spawn(Actor{Machine: m, Executor: e, Device: fakeDevice{}, Account: a, Stream: s})
+	err := c.Spawn(Actor{Machine: m, Executor: e, Device: d, Account: a, Stream: s})
 	if err != nil {
 		c.t.Fatal(err)
 	}

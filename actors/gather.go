@@ -46,32 +46,40 @@ func (c *Coordinator) Gather(ctx context.Context) error {
 	return err
 }
 
-// gathered waits until everybody is ready, and tells how far it is: on every change, and now and then.
+// A start-up that is quick needs one line, the last. One that is slow tells every second what is
+// new, and every few seconds that nothing is.
+const (
+	tellNews = time.Second
+	tellAll  = 5 // times tellNews
+)
+
+// gathered waits until everybody is ready, and tells how far it is.
 func (c *Coordinator) gathered(ctx context.Context) error {
-	const now = 2 * time.Second
-	ticker := time.NewTicker(now)
+	ticker := time.NewTicker(c.tell)
 	defer ticker.Stop()
 	before := ""
-	for repeat := false; ; {
+	for quiet, tick := 0, false; ; {
 		c.mu.Lock()
 		list, complete := c.checklist(time.Now())
 		lost, changed := c.lost, c.changed
 		c.mu.Unlock()
-		if head, _, _ := strings.Cut(list, " since "); head != before || repeat {
-			before = head
-			c.options.Progress(list)
-		}
 		switch {
 		case lost != nil:
 			return lost
 		case complete:
+			c.options.Progress(list)
 			return nil
 		}
-		repeat = false
+		if head, _, _ := strings.Cut(list, " since "); tick && (head != before || quiet >= tellAll) {
+			before, quiet = head, 0
+			c.options.Progress(list)
+		}
+		tick = false
 		select {
 		case <-changed:
 		case <-ticker.C:
-			repeat = true
+			quiet++
+			tick = true
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 				return fmt.Errorf("actors: gave up: %s", list)

@@ -33,8 +33,8 @@ func (t *transport) greet(ctx context.Context, missing func([]string)) error {
 		missing(names)
 	}
 	var remote []plan.ActorID
-	for a, at := range t.node.where {
-		if at != t.node.options.Index {
+	for a, l := range t.node.directory.all() {
+		if l.node != t.node.options.Index && l.node != nowhere {
 			remote = append(remote, a)
 			lack[string(a)] = true
 		}

@@ -28,10 +28,12 @@ type Welcome struct {
 	Options map[string]string
 	// Fingerprint is that of the coordinator's plan. The node's own must be equal.
 	Fingerprint string
-	// Placement says which node runs each actor.
+	// Placement says which node runs each actor at the start.
 	Placement []plan.Actor
-	// Nodes is how many there are, the coordinator included.
+	// Nodes is how many there were when the run began, the coordinator included.
 	Nodes int
+	// Late says that the run has begun. The node has no actors, wherever Placement puts them, until it is given some.
+	Late bool
 }
 
 // Errors of nodes that callers act on.
@@ -40,6 +42,9 @@ var (
 	ErrRefused = errors.New("refused by the coordinator")
 	// ErrLost is in the chain when a node has not been heard of for too long.
 	ErrLost = errors.New("no heartbeat")
+	// ErrFenced is in the chain when the coordinator has given a node up that is still there. Its actors live
+	// elsewhere by now. It may join again, with none.
+	ErrFenced = errors.New("given up by the coordinator")
 )
 
 const (

@@ -24,7 +24,7 @@ const (
 
 	// A sender that hears nothing sends again after resendMin, then after twice that, up to resendMax.
 	resendMin = 200 * time.Millisecond
-	resendMax = 2 * time.Second
+	resendMax = time.Second
 	// gapPause is the least time between two answers to gaps: a burst behind one lost chunk makes many.
 	gapPause = 20 * time.Millisecond
 )
@@ -69,6 +69,8 @@ type sender[M any] struct {
 	next   uint64 // the next to be cut
 	used   uint64 // charge of all before next
 	limit  uint64 // what the receiver has granted
+	again  uint64 // chunks that were sent more than once
+	high   uint64 // the first that never went over the wire
 
 	deadline time.Time // when to send again; zero when nothing is owed
 	timeout  time.Duration
@@ -81,7 +83,7 @@ type sender[M any] struct {
 }
 
 func newSender[M any](epoch uint64) *sender[M] {
-	return &sender[M]{epoch: epoch, acked: 1, cursor: 1, next: 1, limit: window, timeout: resendMin}
+	return &sender[M]{epoch: epoch, acked: 1, cursor: 1, next: 1, high: 1, limit: window, timeout: resendMin}
 }
 
 // push queues a message.
@@ -134,6 +136,11 @@ func (s *sender[M]) take(now time.Time) (chunk[M], bool) {
 	}
 	c := s.flight[s.cursor-s.acked].chunk
 	s.cursor++
+	if s.cursor > s.high {
+		s.high = s.cursor
+	} else {
+		s.again++
+	}
 	if s.deadline.IsZero() {
 		s.deadline = now.Add(s.timeout)
 	}

@@ -251,7 +251,7 @@ func TestLinkToAStoppedReceiver(t *testing.T) {
 		for w.take(t) {
 		}
 	}
-	if again := len(w.to) - before; again < 3 || again > 10 {
+	if again := len(w.to) - before; again < 5 || again > 15 {
 		t.Fatalf("%d chunks were sent again in 10 s of silence", again)
 	}
 	w.settle(t)

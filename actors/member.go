@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,9 +24,16 @@ type Member struct {
 
 	stop chan struct{}
 	done chan struct{}
+	// unsettled, of capacity 1, is told when the table has changed; settled is closed when the goroutine
+	// has ended that follows it.
+	unsettled chan struct{}
+	settled   chan struct{}
+	rests     sync.Once
 
 	mu      sync.Mutex
 	node    *Node
+	table   *messages.Table // the newest
+	resting bool            // the table is not followed any more
 	state   messages.State
 	missing []string
 	leaving string
@@ -48,7 +56,8 @@ func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
 	m := &Member{
 		control: c, hello: h, session: newSession(),
 		stop: make(chan struct{}), done: make(chan struct{}),
-		state: messages.State_STATE_JOINED, phase: messages.Phase_PHASE_GATHERING, changed: make(chan struct{}),
+		unsettled: make(chan struct{}, 1),
+		state:     messages.State_STATE_JOINED, phase: messages.Phase_PHASE_GATHERING, changed: make(chan struct{}),
 	}
 	if err := m.join(ctx); err != nil {
 		c.close()
@@ -81,8 +90,9 @@ func (m *Member) join(ctx context.Context) error {
 	}
 	m.welcome = Welcome{
 		Job: w.Job, Options: w.Options, Fingerprint: w.Fingerprint,
-		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes),
+		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes), Late: w.Late,
 	}
+	m.table = w.Table
 	m.beat = time.Duration(w.HeartbeatNs)
 	m.silence = newSilence(m.beat, int(w.Suspect))
 	m.silence.hear(0, time.Now())
@@ -140,7 +150,7 @@ func (m *Member) say() {
 	}
 	m.mu.Unlock()
 	if node != nil {
-		h.Actors, h.Failures = node.heartbeat()
+		node.heartbeat(h)
 	}
 	m.control.publish(heartbeatSubject, &messages.Control{Body: &messages.Control_Heartbeat{Heartbeat: h}})
 }
@@ -157,6 +167,14 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 		return
 	}
 	m.silence.hear(0, time.Now())
+	if slices.Contains(b.Fenced, m.session) {
+		m.end(fmt.Errorf("actors: %s: %w, and its actors live elsewhere", m.hello.Name, ErrFenced))
+		return
+	}
+	if b.Table.GetVersion() > m.table.GetVersion() {
+		m.table = b.Table
+		m.follow()
+	}
 	if b.Phase <= m.phase { // phases come in order, but beats may not
 		return
 	}
@@ -170,6 +188,40 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 		return
 	}
 	m.wake()
+}
+
+// follow takes in the table. m.mu is held, so that tables are taken in in their order.
+func (m *Member) follow() {
+	if m.node == nil || m.resting {
+		return
+	}
+	m.node.learn(m.table)
+	select {
+	case m.unsettled <- struct{}{}:
+	default:
+	}
+}
+
+// settle is the goroutine that retires actors and brings others to life, as the table says. It ends when
+// unsettled is closed.
+func (m *Member) settle(n *Node) {
+	defer close(m.settled)
+	for range m.unsettled {
+		n.settle()
+	}
+}
+
+// rest ends settle: from then on the node keeps the actors that it has.
+func (m *Member) rest() {
+	m.rests.Do(func() {
+		m.mu.Lock()
+		m.resting = true
+		m.mu.Unlock()
+		close(m.unsettled)
+		if m.settled != nil {
+			<-m.settled
+		}
+	})
 }
 
 // end ends the run for this node. m.mu is held.
@@ -187,19 +239,32 @@ func (m *Member) wake() {
 }
 
 // Ready says that the actors of this node are alive, finds out that those of the others are, and
-// returns when the run begins. A fingerprint that differs from the coordinator's is refused.
-func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) error {
+// returns when the run begins. From then on, until Wait returns, the node follows the coordinator's table: it retires
+// actors and brings others to life by its Options.Spawn. A fingerprint that differs from the coordinator's is refused.
+func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) (err error) {
+	if n.transport == nil || n.options.Index != m.index {
+		return fmt.Errorf("actors: node %d without the server of %s is not what joined as node %d", n.options.Index, m.hello.Name, m.index)
+	}
 	if want := m.welcome.Fingerprint; fingerprint != want {
 		return fmt.Errorf("actors: %w: the plan of %s has the fingerprint %s, the coordinator's has %s", ErrRefused, m.hello.Name, fingerprint, want)
 	}
 	m.mu.Lock()
 	m.node, m.state = n, messages.State_STATE_SPAWNED
+	m.settled = make(chan struct{})
+	go m.settle(n)
+	m.follow()
 	m.mu.Unlock()
+	defer func() {
+		if err != nil {
+			m.rest()
+		}
+	}()
 	greeting, cancel := context.WithCancel(ctx)
 	greeted := make(chan struct{})
 	go func() {
 		defer close(greeted)
-		if n.transport.greet(greeting, m.lacks) == nil {
+		// To a node that comes late, nobody has anything to say yet, and some actors may be on their way elsewhere.
+		if m.welcome.Late || n.transport.greet(greeting, m.lacks) == nil {
 			m.mu.Lock()
 			m.state = messages.State_STATE_READY
 			m.mu.Unlock()
@@ -207,9 +272,12 @@ func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) error {
 		}
 	}()
 	// The coordinator begins when all are ready, so there is nothing left to greet when it does.
-	err := m.await(ctx, messages.Phase_PHASE_RUNNING)
-	cancel()
+	err = m.await(ctx, messages.Phase_PHASE_RUNNING)
+	if !m.welcome.Late {
+		cancel()
+	}
 	<-greeted
+	cancel()
 	if err == nil && m.stopping() {
 		return errors.New("actors: the coordinator ended the run before it began")
 	}
@@ -250,13 +318,15 @@ func (m *Member) await(ctx context.Context, phase messages.Phase) error {
 }
 
 // Wait returns when the run is over: nil after an orderly end; else why the coordinator ended it,
-// ErrLost when it is gone, or the cause of ctx.
+// ErrLost when it is gone, ErrFenced when it has given this node up, or the cause of ctx.
 func (m *Member) Wait(ctx context.Context) error {
+	defer m.rest()
 	return m.await(ctx, messages.Phase_PHASE_STOPPING)
 }
 
 // Leave says goodbye: with a reason when the node leaves because of it. The heartbeats end.
 func (m *Member) Leave(reason error) {
+	m.rest()
 	close(m.stop)
 	<-m.done
 	m.mu.Lock()

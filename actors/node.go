@@ -25,8 +25,17 @@ type Options struct {
 	Placement []plan.Actor
 	// Server connects the node with the others. It is nil for a run in one process.
 	Server *Server
+	// MaxMessage is the most bytes of a payload that is taken from another node. 4 GiB if 0.
+	MaxMessage int64
 	// Observer hears what happens on this node.
 	Observer Observer
+	// Spawn makes what an actor needs that comes to this node when the run has begun: from a node that was lost, or
+	// anew after a failure. Exit takes back what it lived on when it has been retired; after leftBehind an
+	// operation may still use it. One at a time is called. Nil Spawn: whoever made the node does all that itself.
+	Spawn func(id plan.ActorID, incarnation int) (Actor, error)
+	Exit  func(id plan.ActorID, leftBehind bool)
+	// Faults does harm on purpose. Nil does none.
+	Faults Faults
 	// Log gets lines for people; nil throws them away. Calls come from many goroutines.
 	Log func(line string)
 }
@@ -37,8 +46,8 @@ type Observer struct {
 	// Stop is called when the trainer ends the run: nil for a clean end. It is also called when the
 	// trainer itself fails.
 	Stop func(err error)
-	// Failed is called when an actor of this node fails, or the node learns of it. The trainer is
-	// told as well.
+	// Failed is called when an actor of this node fails, or the node learns of it. If it is nil, the
+	// trainer is told instead, and stops the run.
 	Failed func(machine.Failed)
 	// Refused is called for messages that were refused by a machine.
 	Refused func(machine.Refused)
@@ -67,14 +76,19 @@ var ErrUnknownActor = errors.New("no such actor")
 type Node struct {
 	options   Options
 	system    *system
-	where     map[plan.ActorID]int
+	directory *directory
 	transport *transport // nil in a run of one process
-	work      *gate      // operations on streams
 
 	mu     sync.RWMutex
 	shells map[plan.ActorID]*shell
-	closed bool
+	// retired are actors of this node whose next life has not begun; unborn are the lives that Spawn could not make.
+	retired map[plan.ActorID]bool
+	unborn  map[plan.ActorID]int
+	closed  bool
+	// announced is told of the new lives that the trainer announces. Nil if nobody else needs to know.
+	announced func(machine.PeerIs)
 
+	settling sync.Mutex // held while actors are retired and brought to life as the directory says
 	failures *failures
 }
 
@@ -89,21 +103,24 @@ func NewNode(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 4 << 30
+	}
 	n := &Node{
-		options:  o,
-		where:    make(map[plan.ActorID]int, len(o.Placement)),
-		shells:   map[plan.ActorID]*shell{},
-		work:     newGate(),
-		failures: newFailures(),
+		options:   o,
+		directory: newDirectory(),
+		shells:    map[plan.ActorID]*shell{},
+		retired:   map[plan.ActorID]bool{},
+		unborn:    map[plan.ActorID]int{},
+		failures:  newFailures(),
 	}
 	for _, a := range o.Placement {
-		if at, ok := n.where[a.ID]; ok {
+		if at, fresh := n.directory.place(a.ID, a.Node); !fresh {
 			return nil, fmt.Errorf("actors: %s is placed on node %d and on node %d", a.ID, at, a.Node)
 		}
 		if a.Node != o.Index && o.Server == nil {
 			return nil, fmt.Errorf("actors: %s is placed on node %d, but node %d has no server to reach others", a.ID, a.Node, o.Index)
 		}
-		n.where[a.ID] = a.Node
 	}
 	n.system = newSystem()
 	if o.Server != nil {
@@ -125,10 +142,12 @@ func (n *Node) Index() int { return n.options.Index }
 // Name is how people call the node.
 func (n *Node) Name() string { return n.options.Name }
 
-// Spawn brings an actor to life. It must be placed on this node.
+// Spawn brings an actor to life. It must be placed on this node. A life beyond the first is told of the new lives
+// of all others that have been announced.
 func (n *Node) Spawn(a Actor) error {
 	id := a.Machine.ID()
-	at, ok := n.where[id]
+	l, ok := n.directory.get(id)
+	at := l.node
 	switch {
 	case !ok:
 		return fmt.Errorf("actors: %s is not in the placement: %w", id, ErrUnknownActor)
@@ -136,8 +155,8 @@ func (n *Node) Spawn(a Actor) error {
 		return fmt.Errorf("actors: %s is placed on node %d, and this is node %d", id, at, n.options.Index)
 	case a.Executor == nil || a.Device == nil || a.Account == nil || a.Stream == nil:
 		return fmt.Errorf("actors: %s needs an executor, a device, an account and a stream", id)
-	case a.Incarnation < 0:
-		return fmt.Errorf("actors: %s cannot live its incarnation %d; the first is 0", id, a.Incarnation)
+	case a.Incarnation < l.incarnation:
+		return fmt.Errorf("actors: %s cannot live its incarnation %d; it has come to %d", id, a.Incarnation, l.incarnation)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,6 +176,13 @@ func (n *Node) Spawn(a Actor) error {
 		}
 	}
 	n.shells[id] = s
+	delete(n.retired, id)
+	n.directory.learn(id, life{node: at, incarnation: a.Incarnation})
+	for id, l := range n.directory.all() {
+		if l.announced {
+			s.address.tell(l.peerIs(id))
+		}
+	}
 	return nil
 }
 
@@ -164,8 +190,7 @@ func (n *Node) Spawn(a Actor) error {
 // other nodes go Arrived, and Failed to the trainer. The reference of an Arrived payload goes to the
 // machine, or is released when Send returns an error.
 func (n *Node) Send(to plan.ActorID, e machine.Event) error {
-	if s := n.local(to); s != nil {
-		s.address.tell(e)
+	if n.sendHere(to, e) {
 		return nil
 	}
 	err := n.sendAway(to, e)
@@ -175,12 +200,41 @@ func (n *Node) Send(to plan.ActorID, e machine.Event) error {
 	return err
 }
 
-func (n *Node) sendAway(to plan.ActorID, e machine.Event) error {
-	at, ok := n.where[to]
-	if !ok {
-		return fmt.Errorf("actors: %s is not in the placement: %w", to, ErrUnknownActor)
+// sendHere gives an event to an actor that is alive on this node, if its life is the one that counts. It comes
+// before a retirement or not at all.
+func (n *Node) sendHere(to plan.ActorID, e machine.Event) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	s := n.shells[to]
+	if s == nil || n.over(s) {
+		return false
 	}
-	if at == n.options.Index {
+	s.address.tell(e)
+	return true
+}
+
+// over reports whether another life of an actor counts than the one on this node.
+func (n *Node) over(s *shell) bool {
+	l, _ := n.directory.get(s.id)
+	return l.node != n.options.Index || l.incarnation > s.actor.Incarnation
+}
+
+// sendAway sends an event to an actor that is not alive on this node. What is for a life that has not begun
+// vanishes: its sender keeps it, and sends it again when it is told of that life.
+func (n *Node) sendAway(to plan.ActorID, e machine.Event) error {
+	l, ok := n.directory.get(to)
+	at := l.node
+	switch {
+	case !ok:
+		return fmt.Errorf("actors: %s is not in the placement: %w", to, ErrUnknownActor)
+	case at == nowhere:
+		return nil
+	case at == n.options.Index:
+		n.mu.RLock()
+		defer n.mu.RUnlock()
+		if n.retired[to] || l.incarnation > 0 {
+			return nil
+		}
 		return fmt.Errorf("actors: %s is not alive on %s: %w", to, n.options.Name, ErrUnknownActor)
 	}
 	switch e := e.(type) {
@@ -205,9 +259,12 @@ func (n *Node) post(m machine.Message) error {
 
 // failed tells the trainer that an actor of this node, or the node, cannot go on.
 func (n *Node) failed(f machine.Failed) {
-	n.log("failed: %s", failureText(f))
+	if n.local(plan.Trainer) == nil { // else the run says so itself
+		n.log("failed: %s", failureText(f))
+	}
 	if n.options.Observer.Failed != nil {
 		n.options.Observer.Failed(f)
+		return
 	}
 	if f.Actor == plan.Trainer {
 		n.stopped(errors.New(failureText(f)))
@@ -266,11 +323,20 @@ func (n *Node) Stats() []Stats {
 	for i, s := range shells {
 		all[i] = s.stats()
 		if n.transport != nil {
-			all[i].Unacknowledged = n.transport.unacknowledged(s.id)
+			all[i].Unacknowledged, all[i].Resent = n.transport.linksOf(s.id)
 		}
 		s.address.tell(look{})
 	}
 	return all
+}
+
+// Troubles counts the frames that were refused and whatever else went wrong between this node and
+// others, by kind. None of it loses a message.
+func (n *Node) Troubles() map[string]uint64 {
+	if n.transport == nil {
+		return nil
+	}
+	return n.transport.troubles()
 }
 
 // Close ends the actors: each handles what is in its mailbox, and operations that run are waited
@@ -287,6 +353,9 @@ func (n *Node) Close(ctx context.Context) error {
 		n.transport.close()
 	}
 	shells := n.locals()
+	for _, s := range shells {
+		close(s.retired)
+	}
 	errs := n.quiesce(ctx, shells)
 	if errs == nil {
 		for _, s := range shells {
@@ -320,10 +389,16 @@ func (n *Node) quiesce(ctx context.Context, shells []*shell) []error {
 			return []error{fmt.Errorf("actors: %s does not answer: %w", shells[i].id, context.Cause(ctx))}
 		}
 	}
-	select {
-	case <-n.work.idle():
+	running := false
+	for _, s := range shells {
+		select {
+		case <-s.work.idle():
+		case <-ctx.Done():
+			running = true
+		}
+	}
+	if !running {
 		return nil
-	case <-ctx.Done():
 	}
 	errs := []error{context.Cause(ctx)}
 	for _, s := range shells {

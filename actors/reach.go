@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,12 +22,14 @@ func reach(ctx context.Context, o ServerOptions) error {
 	}
 	began := time.Now()
 	for {
-		name, err := greeting(ctx, o.Join)
+		name, err := greeting(ctx, o)
 		switch {
 		case err == nil && name == clusterName(o):
 			return nil
-		case err == nil && strings.HasPrefix(name, "troupe-"):
+		case err == nil && strings.HasPrefix(name, clusterPrefix):
 			return fmt.Errorf("actors: %s: %w, or another job than %q", o.Join, ErrWrongToken, o.Job)
+		case errors.Is(err, errStranger):
+			return fmt.Errorf("actors: %s: %w", o.Join, err)
 		case err == nil:
 			return fmt.Errorf("actors: %s is a NATS server, but not one of a run (its cluster is %q)", o.Join, name)
 		}
@@ -38,11 +41,16 @@ func reach(ctx context.Context, o ServerOptions) error {
 	}
 }
 
-// greeting returns the name of the cluster that the server at the address says it is in.
-func greeting(ctx context.Context, address string) (string, error) {
+// stranger is the user as which a node with a wrong token lets itself be refused.
+const stranger = "stranger"
+
+var errStranger = errors.New("what answers there is not a node")
+
+// greeting returns the name of the cluster that the server to be joined says it is in.
+func greeting(ctx context.Context, o ServerOptions) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", o.Join)
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +69,14 @@ func greeting(ctx context.Context, address string) (string, error) {
 		Cluster string `json:"cluster"`
 	}
 	if !ok || json.Unmarshal([]byte(text), &info) != nil {
-		return "", fmt.Errorf("what answers is not a node")
+		return "", errStranger
+	}
+	if strings.HasPrefix(info.Cluster, clusterPrefix) && info.Cluster != clusterName(o) {
+		// So that the other side says, too, whom it refused. The password is nobody's: that of another run
+		// is not for it to see. What it answers changes nothing.
+		if _, err := fmt.Fprintf(c, "CONNECT {\"user\":%q,\"pass\":\"\"}\r\n", stranger); err == nil {
+			_, _ = io.Copy(io.Discard, c)
+		}
 	}
 	return info.Cluster, nil
 }

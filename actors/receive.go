@@ -24,6 +24,7 @@ type assembly struct {
 	into    []byte // the bytes of a tensor
 	filled  uint64
 	total   uint64
+	sum     uint32
 	// failed says that there was no memory for it: the rest of it is thrown away.
 	failed bool
 }
@@ -78,8 +79,8 @@ func (t *transport) inlet(s *shell, from, to string) (*inlet, error) {
 	if in := t.ins[e]; in != nil && in.shell == s {
 		return in, nil
 	}
-	at, ok := t.node.where[e.from]
-	if !ok || at == t.node.options.Index {
+	l, ok := t.node.directory.get(e.from)
+	if !ok || l.node == t.node.options.Index && l.incarnation == 0 {
 		return nil, misplaced("its sender %q is not an actor of another node", from)
 	}
 	in := &inlet{edge: e, shell: s}
@@ -95,11 +96,20 @@ func (t *transport) receiveChunk(s *shell, c *messages.Chunk, data []byte) error
 	if c.Name.Job != t.node.options.Job {
 		return misplaced("it is of job %q, and this is job %q", c.Name.Job, t.node.options.Job)
 	}
-	if c.Epoch != uint64(c.Name.Incarnation)+1 {
-		return misplaced("epoch %d of incarnation %d", c.Epoch, c.Name.Incarnation)
+	if c.Epoch>>receiverBits != uint64(c.Name.Incarnation)+1 {
+		return misplaced("epoch %#x of incarnation %d", c.Epoch, c.Name.Incarnation)
+	}
+	if t.fenced(s, in.edge.from, c.Epoch) {
+		return nil
+	}
+	if most := t.node.options.MaxMessage; c.Total > uint64(most) {
+		return misplaced("a message of %d bytes; the most is %d", c.Total, most)
 	}
 	t.mu.Lock()
 	v := in.receiver.accept(c.Epoch, c.Sequence)
+	if v == stale {
+		t.counts[fencedFrames]++
+	}
 	t.mu.Unlock()
 	if v == fresh {
 		err = in.place(c, data)
@@ -110,10 +120,22 @@ func (t *transport) receiveChunk(s *shell, c *messages.Chunk, data []byte) error
 	}
 	t.owe(in)
 	t.mu.Unlock()
-	if v == stale {
-		return misplaced("it is of incarnation %d of %s, which has ended", c.Name.Incarnation, c.Name.From)
-	}
 	return err
+}
+
+// fencedFrames counts frames to or from lives that are over. They are no trouble: whoever lives has them sent again.
+const fencedFrames = "frames of fenced lives"
+
+// fenced reports whether a frame is of a life that is over, or for one that is not the shell's.
+func (t *transport) fenced(s *shell, from plan.ActorID, epoch uint64) bool {
+	l, _ := t.node.directory.get(from)
+	if epoch>>receiverBits > uint64(l.incarnation) && receiverOf(epoch) == s.actor.Incarnation {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts[fencedFrames]++
+	return true
 }
 
 // owe puts an inlet in the writer's way. t.mu is held.
@@ -160,7 +182,7 @@ func (in *inlet) place(c *messages.Chunk, data []byte) error {
 	if c.Payload == messages.Payload_PAYLOAD_BLOB {
 		a.payload = machine.Blob(a.blob)
 	}
-	m := machine.Message{Name: a.name, Payload: a.payload}
+	m := machine.Message{Name: a.name, Payload: a.payload, Sum: a.sum}
 	*a = assembly{}
 	in.shell.address.tell(machine.Arrived{Message: m})
 	return nil
@@ -168,7 +190,7 @@ func (in *inlet) place(c *messages.Chunk, data []byte) error {
 
 // begin makes room for a message.
 func (in *inlet) begin(c *messages.Chunk) error {
-	a := assembly{epoch: c.Epoch, open: true, name: planName(c.Name), total: c.Total}
+	a := assembly{epoch: c.Epoch, open: true, name: planName(c.Name), total: c.Total, sum: c.Sum}
 	switch c.Payload {
 	case messages.Payload_PAYLOAD_BLOB:
 		a.blob = make([]byte, 0, min(c.Total, blobStart))
@@ -221,7 +243,11 @@ func (t *transport) settle(e edge, g grant) ([]machine.Message, error) {
 	defer t.mu.Unlock()
 	o := t.outs[e]
 	if o == nil {
-		return nil, misplaced("it acknowledges what was never sent to %s", e.to)
+		if _, known := t.node.directory.get(e.to); !known {
+			return nil, misplaced("it acknowledges what was never sent to %s", e.to)
+		}
+		t.counts[fencedFrames]++ // the link has ended
+		return nil, nil
 	}
 	whole := o.sender.acknowledge(g, time.Now())
 	t.schedule(o)
@@ -232,6 +258,9 @@ func (t *transport) probed(s *shell, p *messages.Probe) error {
 	in, err := t.inlet(s, p.Edge.From, p.Edge.To)
 	if err != nil {
 		return err
+	}
+	if t.fenced(s, in.edge.from, p.Epoch) {
+		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

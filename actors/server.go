@@ -96,8 +96,9 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		// A clustered server starts only if it also listens for clients; nobody else knows the port
 		// or a password.
 		Host: "127.0.0.1", Port: -1,
-		NoSigs:     true,
-		MaxPayload: maxPayload,
+		NoSigs:          true,
+		NoSystemAccount: true, // nobody asks it, and it would have routes of its own
+		MaxPayload:      maxPayload,
 		// What waits for a client is bounded by the windows of the links.
 		MaxPending: 1 << 30,
 		Accounts:   []*server.Account{control, data},
@@ -202,8 +203,16 @@ func secret(o ServerOptions, use string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+const clusterPrefix = "troupe-"
+
 // clusterName tells whoever asks whether they have the token, and gives nothing away.
-func clusterName(o ServerOptions) string { return "troupe-" + secret(o, "cluster")[:32] }
+func clusterName(o ServerOptions) string { return clusterPrefix + secret(o, "cluster")[:32] }
+
+// CheckAddress says whether an address is one that a node can listen at or join.
+func CheckAddress(address string) error {
+	_, _, err := splitAddress(address)
+	return err
+}
 
 func splitAddress(address string) (host string, port int, err error) {
 	host, p, err := net.SplitHostPort(address)
@@ -232,7 +241,7 @@ func takenError(address string) error {
 	return fmt.Errorf("actors: cannot listen at %s: %w", address, ErrTaken)
 }
 
-// serverLog keeps the reason of a failed start, and reports what could lose messages.
+// serverLog keeps the reason of a failed start, and reports what could lose messages and who is refused.
 type serverLog struct {
 	log func(string)
 	mu  sync.Mutex
@@ -253,14 +262,19 @@ func (l *serverLog) fatal() string {
 	return l.end
 }
 
-func (l *serverLog) Noticef(format string, v ...any) { l.loss(format, v) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.loss(format, v) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.loss(format, v) }
+func (l *serverLog) Noticef(format string, v ...any) { l.report(format, v) }
+func (l *serverLog) Warnf(format string, v ...any)   { l.report(format, v) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.report(format, v) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
 
-func (l *serverLog) loss(format string, v []any) {
-	if text := fmt.Sprintf(format, v...); strings.Contains(text, "Slow Consumer") {
+func (l *serverLog) report(format string, v []any) {
+	text := fmt.Sprintf(format, v...)
+	switch {
+	case strings.Contains(text, "Slow Consumer"):
 		l.log("server: " + text)
+	case strings.Contains(text, server.ErrAuthentication.Error()):
+		from, _, _ := strings.Cut(text, " - ")
+		l.log(fmt.Sprintf("refused a node from %s: wrong token", from))
 	}
 }

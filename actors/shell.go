@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -27,17 +28,22 @@ type shell struct {
 
 	// The rest belongs to receive, but for broken.
 
-	// dead says that the machine panicked, and closing that the node closes: it is not called again.
-	dead, closing bool
+	// dead says that the machine panicked or was killed, and closing that the node closes: it is not called again.
+	dead, killed, closing bool
 	// told says that the trainer knows of a failure; the first is the cause, the others follow from it.
 	told bool
 	// launched and completed count operations. 0 <= completed <= launched.
 	launched, completed uint64
+	// looked is when the Wait in the stats was taken down.
+	looked time.Time
 	// drops wait until that many operations are complete.
 	drops []drop
 	// broken is set on the stream by the first operation that fails. Those behind it do not run:
 	// what they read was never made.
 	broken atomic.Bool
+	// work counts operations on the stream. retired is closed when this life is to end.
+	work    *gate
+	retired chan struct{}
 }
 
 type drop struct {
@@ -50,7 +56,7 @@ type (
 	// complete comes from the stream.
 	complete struct {
 		event machine.Completed
-		kind  plan.OpKind
+		op    *plan.Op
 		began time.Time
 	}
 	// finish is complete of a Finish that the shell itself performs.
@@ -71,11 +77,17 @@ type (
 	end struct{}
 )
 
+// lookEvery bounds how old the Wait of a busy actor gets, and what it costs to make.
+const lookEvery = 50 * time.Millisecond
+
 // errNotRun is why an operation behind one that failed did not run.
 var errNotRun = errors.New("an operation before it failed")
 
+// errKilled is why an actor ends that a fault has killed.
+var errKilled = errors.New("it was killed")
+
 func newShell(n *Node, a Actor) (*shell, error) {
-	s := &shell{node: n, actor: a, id: a.Machine.ID()}
+	s := &shell{node: n, actor: a, id: a.Machine.ID(), work: newGate(), retired: make(chan struct{})}
 	s.ledger.stats = Stats{Actor: s.id, Node: n.options.Index, Incarnation: a.Incarnation, Wait: a.Machine.Waiting()}
 	name := string(s.id)
 	if a.Incarnation > 0 {
@@ -91,7 +103,8 @@ func (s *shell) receive(message any) {
 		if v := recover(); v != nil {
 			s.dead = true
 			s.node.log("%s panicked: %v\n%s", s.id, v, debug.Stack())
-			s.fail(machine.Fail{Round: s.wait().Round, Op: s.wait().Op, Cause: fmt.Errorf("panic: %v", v)})
+			round, at := occasion(message)
+			s.fail(machine.Fail{Round: round, Op: at, Cause: fmt.Errorf("panic: %v", v)})
 		}
 	}()
 	switch m := message.(type) {
@@ -112,15 +125,12 @@ func (s *shell) receive(message any) {
 	case noRoom:
 		s.fail(machine.Fail{Round: m.name.Round, Op: fmt.Sprintf("receive %s from %s", m.name.Value, m.name.From), Cause: m.err})
 	case look:
-		if !s.dead {
-			w := s.actor.Machine.Waiting()
-			s.ledger.update(func(x *Stats) { x.Wait = w })
-		}
+		s.look(time.Now())
 	case quit:
 		s.closing = true
 		close(m.heard)
 	case end:
-		if c, ok := s.actor.Machine.(machine.Closer); ok && !s.dead {
+		if c, ok := s.actor.Machine.(machine.Closer); ok && (!s.dead || s.killed) {
 			for _, e := range c.Close() {
 				s.perform(e)
 			}
@@ -128,9 +138,33 @@ func (s *shell) receive(message any) {
 	}
 }
 
-func (s *shell) wait() machine.Wait { return s.ledger.read().Wait }
+// look takes down what the machine waits for.
+func (s *shell) look(now time.Time) {
+	if s.dead {
+		return
+	}
+	s.looked = now
+	w := s.actor.Machine.Waiting()
+	s.ledger.update(func(x *Stats) { x.Wait = w })
+}
+
+// occasion says what a machine was told when it panicked.
+func occasion(message any) (plan.Round, string) {
+	switch m := message.(type) {
+	case machine.Arrived:
+		return m.Message.Name.Round, fmt.Sprintf("receipt of %s from %s", m.Message.Name.Value, m.Message.Name.From)
+	case complete:
+		return m.event.Round, fmt.Sprintf("completion of %s", m.op)
+	case finish:
+		return m.launch.Round, fmt.Sprintf("completion of %s", m.launch.Op)
+	}
+	return plan.Round{}, fmt.Sprintf("%T", message)
+}
 
 func (s *shell) handle(e machine.Event) {
+	if a, ok := e.(machine.Arrived); ok {
+		s.strike(a.Message.Name.Round, &plan.Op{Kind: plan.Receive, Peer: a.Message.Name.From, Writes: []plan.Value{a.Message.Name.Value}})
+	}
 	var effects []machine.Effect
 	if s.dead || s.closing {
 		effects = machine.Discard(e)
@@ -139,6 +173,9 @@ func (s *shell) handle(e machine.Event) {
 	}
 	for _, e := range effects {
 		s.perform(e)
+	}
+	if now := time.Now(); now.Sub(s.looked) >= lookEvery {
+		s.look(now)
 	}
 }
 
@@ -157,9 +194,14 @@ func (s *shell) perform(e machine.Effect) {
 	case machine.Committed:
 		// A machine says so when it opens a round.
 		s.ledger.open(e.Round, time.Now())
+		if s.actor.Incarnation > 0 {
+			s.node.failures.kick() // how far a recovery is, others want to know soon
+		}
 		if s.node.options.Observer.Committed != nil {
 			s.node.options.Observer.Committed(s.id, e.Round)
 		}
+	case machine.Announce:
+		s.node.announce(e.PeerIs)
 	case machine.Stop:
 		s.node.stopped(e.Err)
 	default:
@@ -168,13 +210,22 @@ func (s *shell) perform(e machine.Effect) {
 }
 
 func (s *shell) send(m machine.Message) {
+	s.strike(m.Name.Round, &plan.Op{Kind: plan.Send, Peer: m.Name.To, As: m.Name.Value})
+	if s.dead {
+		return
+	}
+	m.Sum = sumOf(m.Payload)
+	if s.waylay(m) {
+		return
+	}
 	if err := s.node.post(m); err != nil {
 		s.fail(machine.Fail{Round: m.Name.Round, Op: fmt.Sprintf("send %s to %s", m.Name.Value, m.Name.To), Cause: err})
 		return
 	}
 	if m.Payload != nil {
 		traffic, bytes := TrafficOf(m.Name.Value.Kind), m.Payload.Bytes()
-		away := s.node.where[m.Name.To] != s.node.options.Index
+		at, _ := s.node.directory.get(m.Name.To)
+		away := at.node != s.node.options.Index
 		s.ledger.update(func(x *Stats) {
 			x.Sent[traffic] += bytes
 			if away {
@@ -184,11 +235,26 @@ func (s *shell) send(m machine.Message) {
 	}
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf is the checksum of a payload; 0 where there is none that the processor can address.
+func sumOf(p machine.Payload) uint32 {
+	view, err := bytesOf(p)
+	if err != nil {
+		return 0
+	}
+	return crc32.Checksum(view, castagnoli)
+}
+
 // launch puts an operation on the stream. The payloads that it reads are the machine's, which keeps
 // them until the Completed.
 func (s *shell) launch(l machine.Launch) {
+	harm := s.strike(l.Round, l.Op)
+	if s.dead {
+		return
+	}
 	s.launched++
-	s.node.work.enter()
+	s.work.enter()
 	own := l.Op.Kind == plan.Finish && s.id != plan.Trainer
 	executor := s.actor.Executor
 	if own {
@@ -201,11 +267,13 @@ func (s *shell) launch(l machine.Launch) {
 		if s.broken.Load() {
 			return errNotRun
 		}
+		harm.before(s.retired)
 		var err error
 		out, err = l.Perform(k, executor)
+		harm.after(s.retired, time.Since(began))
 		return err
 	}, func(err error) {
-		defer s.node.work.leave()
+		defer s.work.leave()
 		if err != nil {
 			s.broken.Store(true)
 		}
@@ -217,7 +285,7 @@ func (s *shell) launch(l machine.Launch) {
 		if !began.IsZero() {
 			elapsed = time.Since(began)
 		}
-		s.address.tell(complete{machine.Completed{Round: l.Round, Op: l.Index, Out: out, Err: err, Elapsed: elapsed}, l.Op.Kind, began})
+		s.address.tell(complete{machine.Completed{Round: l.Round, Op: l.Index, Out: out, Err: err, Elapsed: elapsed}, l.Op, began})
 	})
 }
 
@@ -303,7 +371,10 @@ func (s *shell) fail(f machine.Fail) {
 	}
 	s.told = true
 	s.ledger.update(func(x *Stats) { x.Failure = f.Cause.Error() })
-	s.node.failed(machine.Failed{Actor: s.id, Node: s.node.options.Name, Round: f.Round, Op: f.Op, Cause: f.Cause.Error()})
+	s.node.failed(machine.Failed{
+		Actor: s.id, Incarnation: s.actor.Incarnation, Node: s.node.options.Name,
+		Round: f.Round, Op: f.Op, Cause: f.Cause.Error(),
+	})
 }
 
 func (s *shell) stats() Stats {

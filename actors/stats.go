@@ -66,6 +66,8 @@ type Stats struct {
 	Actor       plan.ActorID
 	Node        int
 	Incarnation int
+	// Opened is the round that it opened last.
+	Opened plan.Round
 	// Wait is what its machine waited for when it was last looked at.
 	Wait machine.Wait
 	// Progress counts the messages that the machine took and the operations that completed.
@@ -82,8 +84,10 @@ type Stats struct {
 	// Peak and Held are the bytes of its account.
 	Peak, Held int64
 	Refused    uint64
-	// Unacknowledged is the bytes that it sent to other nodes and that have not been acknowledged.
+	// Unacknowledged is the bytes that it sent to other nodes and that have not been acknowledged;
+	// Resent is the chunks that had to be sent more than once.
 	Unacknowledged int64
+	Resent         uint64
 }
 
 // ledger is where a shell keeps its stats. Others read it at any time.
@@ -105,7 +109,7 @@ func (l *ledger) completed(c complete) {
 	defer l.mu.Unlock()
 	l.stats.Progress++
 	l.stats.Busy += c.event.Elapsed
-	switch c.kind {
+	switch c.op.Kind {
 	case plan.Forward, plan.BackwardInput, plan.BackwardWeight:
 		l.stats.Compute += c.event.Elapsed
 		if l.first.IsZero() {
@@ -131,6 +135,7 @@ func (l *ledger) read() Stats {
 func (l *ledger) open(r plan.Round, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.stats.Opened = r
 	l.round, l.opened, l.before = r, now, l.stats
 	l.first, l.last = time.Time{}, time.Time{}
 }

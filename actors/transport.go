@@ -33,7 +33,7 @@ type transport struct {
 	closed bool
 	outs   map[edge]*outlet
 	ins    map[edge]*inlet
-	subs   []*nats.Subscription
+	ears   map[plan.ActorID]*listener
 	ready  []*outlet         // that may have something to send
 	due    []*inlet          // that may have something to acknowledge
 	counts map[string]uint64 // refused frames and other trouble, by kind
@@ -47,10 +47,10 @@ type outlet struct {
 	edge   edge
 	sender *sender[machine.Message]
 	queued bool // it is in transport.ready
+	over   bool // it has been taken out of the transport, and has nothing to send
 }
 
-// inlet is the receiving end. transport.mu guards receiver and queued; parts belongs to the
-// goroutine of the subscription.
+// inlet is the receiving end. transport.mu guards receiver and queued; the listener's mutex guards parts.
 type inlet struct {
 	edge     edge
 	shell    *shell
@@ -71,6 +71,7 @@ func newTransport(n *Node, s *Server) (*transport, error) {
 		done:   make(chan struct{}),
 		outs:   map[edge]*outlet{},
 		ins:    map[edge]*inlet{},
+		ears:   map[plan.ActorID]*listener{},
 		counts: map[string]uint64{},
 	}
 	c, err := s.connect(dataAccount, func(err error) { t.trouble("connection", err) })
@@ -95,18 +96,6 @@ func token(name string) string {
 
 func (t *transport) subject(a plan.ActorID) string { return t.prefix + string(a) }
 
-// listen takes what comes for an actor of this node.
-func (t *transport) listen(s *shell) error {
-	sub, err := subscribe(t.data, t.subject(s.id), func(m *nats.Msg) { t.receive(s, m) })
-	if err != nil {
-		return err
-	}
-	t.mu.Lock()
-	t.subs = append(t.subs, sub)
-	t.mu.Unlock()
-	return nil
-}
-
 // send queues a message of a local actor. It takes a reference to the payload of its own.
 func (t *transport) send(m machine.Message) error {
 	view, err := bytesOf(m.Payload)
@@ -117,16 +106,19 @@ func (t *transport) send(m machine.Message) error {
 		m.Payload.Retain()
 	}
 	e := edge{m.Name.From, m.Name.To}
-	epoch := uint64(m.Name.Incarnation) + 1
 	t.mu.Lock()
+	to, _ := t.node.directory.get(e.to)
+	epoch := epochOf(m.Name.Incarnation, to.incarnation)
 	o := t.outs[e]
 	var old *outlet
 	if o == nil || o.sender.epoch < epoch {
-		old = o
+		if old = o; old != nil {
+			old.over = true
+		}
 		o = &outlet{edge: e, sender: newSender[machine.Message](epoch)}
 		t.outs[e] = o
 	}
-	closed := t.closed
+	closed := t.closed || o.sender.epoch > epoch // it is of a life that is over
 	if !closed {
 		o.sender.push(m, int64(len(view)))
 		t.schedule(o)
@@ -240,6 +232,10 @@ func (t *transport) step(buffer *[]byte) bool {
 	o := t.ready[0]
 	t.ready = t.ready[1:]
 	o.queued = false
+	if o.over {
+		t.mu.Unlock()
+		return true
+	}
 	c, ok := o.sender.take(time.Now())
 	if !ok {
 		t.mu.Unlock()
@@ -300,28 +296,29 @@ func (t *transport) troubles() map[string]uint64 {
 	return m
 }
 
-// unacknowledged is the bytes that an actor's links hold.
-func (t *transport) unacknowledged(from plan.ActorID) int64 {
+// linksOf sums over the links of an actor: the bytes that are not acknowledged, and the chunks that
+// were sent more than once.
+func (t *transport) linksOf(from plan.ActorID) (unacknowledged int64, again uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var sum int64
 	for e, o := range t.outs {
 		if e.from == from {
-			sum += o.sender.bytes()
+			unacknowledged += o.sender.bytes()
+			again += o.sender.again
 		}
 	}
-	return sum
+	return unacknowledged, again
 }
 
 // close ends the transport. What has not been acknowledged is given up.
 func (t *transport) close() {
 	t.mu.Lock()
 	t.closed = true
-	subs := t.subs
+	ears := t.ears
 	t.mu.Unlock()
-	for _, s := range subs {
+	for _, l := range ears {
 		// The connection is closed next; an error here says no more than that it was closed already.
-		_ = s.Unsubscribe()
+		_ = l.sub.Unsubscribe()
 	}
 	close(t.stop)
 	<-t.done
@@ -350,7 +347,7 @@ func protoEdge(e edge) *messages.Edge { return &messages.Edge{From: string(e.fro
 func chunkHeader(c chunk[machine.Message], epoch uint64) *messages.Header {
 	h := &messages.Chunk{
 		Name:   protoName(c.message.Name),
-		Offset: uint64(c.offset), Sequence: c.sequence, Epoch: epoch,
+		Offset: uint64(c.offset), Sequence: c.sequence, Epoch: epoch, Sum: c.message.Sum,
 	}
 	switch p := c.message.Payload.(type) {
 	case machine.Blob:

@@ -58,6 +58,34 @@ func (b *bench) alloc(n int) device.Slice {
 	return s
 }
 
+// part is a part with its tensor.
+type part struct {
+	allreduce.Part
+	device.Slice
+}
+
+// reduce sums parts, the second time with an order that has been used.
+func (b *bench) reduce(n int, parts []part, alloc func() (device.Slice, error)) (sum device.Slice, err error) {
+	names := make([]allreduce.Part, len(parts))
+	slices := make([]device.Slice, len(parts))
+	for i, p := range parts {
+		names[i], slices[i] = p.Part, p.Slice
+	}
+	order, err := allreduce.NewSum(n, names)
+	if err != nil {
+		return device.Slice{}, err
+	}
+	err = b.do(func(k device.Kernels) error {
+		if sum, err = order.Of(k, slices, alloc); err != nil {
+			return err
+		}
+		sum.Release()
+		sum, err = order.Of(k, slices, alloc)
+		return err
+	})
+	return sum, err
+}
+
 // treeSum is the sum over the node [lo, hi) by its definition: the lower half is the bigger one.
 func treeSum(leaves [][]float32, lo, hi int) []float32 {
 	if hi-lo == 1 {
@@ -80,7 +108,7 @@ func TestReduce(t *testing.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "micro-batches")
 		uses := rapid.IntRange(1, 3).Draw(t, "uses")
 		length := rapid.IntRange(1, 5).Draw(t, "length")
-		var parts []allreduce.Part
+		var parts []part
 		var want []float32
 		for use := range uses {
 			leaves := make([][]float32, n)
@@ -97,7 +125,7 @@ func TestReduce(t *testing.T) {
 			for lo := 0; lo < n; {
 				hi := rapid.IntRange(lo+1, n).Draw(t, "end of share")
 				for _, node := range plan.Cover(plan.Range{Lo: lo, Hi: hi}, n) {
-					parts = append(parts, allreduce.Part{Use: use, Node: node, Slice: b.tensor(treeSum(leaves, node.Lo, node.Hi))})
+					parts = append(parts, part{allreduce.Part{Use: use, Node: node}, b.tensor(treeSum(leaves, node.Lo, node.Hi))})
 				}
 				lo = hi
 			}
@@ -106,11 +134,7 @@ func TestReduce(t *testing.T) {
 		for i, p := range parts {
 			before[i] = slices.Clone(cpu.Float32s(p.Slice))
 		}
-		var got device.Slice
-		err := b.do(func(k device.Kernels) (err error) {
-			got, err = allreduce.Reduce(k, n, parts, func() (device.Slice, error) { return b.alloc(length), nil })
-			return err
-		})
+		got, err := b.reduce(n, parts, func() (device.Slice, error) { return b.alloc(length), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,13 +164,13 @@ func same(t *rapid.T, what string, got, want []float32) {
 // allocation, are errors after which nothing is held.
 func TestReduceErrors(t *testing.T) {
 	b := newBench(t)
-	part := func(use, lo, hi int) allreduce.Part {
-		return allreduce.Part{Use: use, Node: plan.Range{Lo: lo, Hi: hi}, Slice: b.tensor([]float32{1})}
+	of := func(use, lo, hi int) part {
+		return part{allreduce.Part{Use: use, Node: plan.Range{Lo: lo, Hi: hi}}, b.tensor([]float32{1})}
 	}
-	leaves := func(n int) []allreduce.Part {
-		var out []allreduce.Part
+	leaves := func(n int) []part {
+		var out []part
 		for m := range n {
-			out = append(out, part(0, m, m+1))
+			out = append(out, of(0, m, m+1))
 		}
 		return out
 	}
@@ -154,30 +178,27 @@ func TestReduceErrors(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		n     int // micro-batches
-		parts []allreduce.Part
+		parts []part
 		room  int // allocations that succeed
 		want  string
 	}{
 		{"nothing", 3, nil, 9, "nothing to sum"},
-		{"a gap", 3, []allreduce.Part{part(0, 0, 1), part(0, 2, 3)}, 9, "do not cover"},
-		{"too few", 3, []allreduce.Part{part(0, 0, 2)}, 9, "do not cover"},
-		{"a gap in the second use", 3, []allreduce.Part{part(0, 0, 1), part(0, 1, 2), part(0, 2, 3), part(1, 0, 1)}, 9, "do not cover"},
-		{"uses out of order", 3, []allreduce.Part{part(1, 0, 2), part(1, 2, 3), part(0, 0, 2), part(0, 2, 3)}, 9, "comes after"},
-		{"no memory", 3, []allreduce.Part{part(0, 0, 1), part(0, 1, 2), part(0, 2, 3)}, 0, "full"},
-		{"memory for one use", 3, []allreduce.Part{part(0, 0, 2), part(0, 2, 3), part(1, 0, 2), part(1, 2, 3)}, 1, "full"},
-		{"memory for one child", 3, []allreduce.Part{part(0, 0, 3), part(1, 0, 1), part(1, 1, 2), part(1, 2, 3)}, 0, "full"},
+		{"a gap", 3, []part{of(0, 0, 1), of(0, 2, 3)}, 9, "do not cover"},
+		{"too few", 3, []part{of(0, 0, 2)}, 9, "do not cover"},
+		{"a gap in the second use", 3, []part{of(0, 0, 1), of(0, 1, 2), of(0, 2, 3), of(1, 0, 1)}, 9, "do not cover"},
+		{"uses out of order", 3, []part{of(1, 0, 2), of(1, 2, 3), of(0, 0, 2), of(0, 2, 3)}, 9, "comes after"},
+		{"no memory", 3, []part{of(0, 0, 1), of(0, 1, 2), of(0, 2, 3)}, 0, "full"},
+		{"memory for one use", 3, []part{of(0, 0, 2), of(0, 2, 3), of(1, 0, 2), of(1, 2, 3)}, 1, "full"},
+		{"memory for one child", 3, []part{of(0, 0, 3), of(1, 0, 1), of(1, 1, 2), of(1, 2, 3)}, 0, "full"},
 		{"memory for one half", 8, leaves(8), 2, "full"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			held := b.account.Held()
-			err := b.do(func(k device.Kernels) error {
-				_, err := allreduce.Reduce(k, c.n, c.parts, func() (device.Slice, error) {
-					if c.room--; c.room < 0 {
-						return device.Slice{}, full
-					}
-					return b.alloc(1), nil
-				})
-				return err
+			_, err := b.reduce(c.n, c.parts, func() (device.Slice, error) {
+				if c.room--; c.room < 0 {
+					return device.Slice{}, full
+				}
+				return b.alloc(1), nil
 			})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one about %q", err, c.want)
@@ -186,6 +207,44 @@ func TestReduceErrors(t *testing.T) {
 				t.Errorf("%d bytes are held, %d before", b.account.Held(), held)
 			}
 		})
+	}
+}
+
+// TestSumAgain: a sum in an order that was made before takes nothing from the Go heap.
+func TestSumAgain(t *testing.T) {
+	b := newBench(t)
+	var names []allreduce.Part
+	var tensors []device.Slice
+	for use := range 2 {
+		for m := range 5 {
+			names = append(names, allreduce.Part{Use: use, Node: plan.Range{Lo: m, Hi: m + 1}})
+			tensors = append(tensors, b.tensor([]float32{1, 2, 3}))
+		}
+	}
+	order, err := allreduce.NewSum(5, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc := func() (device.Slice, error) { return b.device.Alloc(b.account, device.Gradients, device.F32, 3) }
+	err = b.do(func(k device.Kernels) error {
+		var failed error
+		if n := testing.AllocsPerRun(20, func() {
+			sum, err := order.Of(k, tensors, alloc)
+			if err != nil {
+				failed = err
+				return
+			}
+			sum.Release()
+		}); n != 0 {
+			t.Errorf("a sum takes %v objects", n)
+		}
+		if _, err := order.Of(k, tensors[1:], alloc); err == nil {
+			t.Error("a part is missing and nobody says so")
+		}
+		return failed
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -17,6 +17,17 @@ import (
 // change. Tests set it, to fail or to die there.
 var failpoint = func(point string, paths ...string) error { return nil }
 
+// OnWrite has f asked before everything that is written to disk, for runs that find out whether they survive a disk
+// that is full. An error takes the place of the change. It is called before any checkpoint is written.
+func OnWrite(f func() error) {
+	failpoint = func(point string, _ ...string) error {
+		if point == pointRemove {
+			return nil
+		}
+		return f()
+	}
+}
+
 // The changes on disk.
 const (
 	pointMakeFolder = "make folder"

@@ -18,6 +18,7 @@
 //	step-00000100/manifest.json            what there is: parameters, files with sizes and hashes, job, tokenizer
 //	step-00000100/shard-00000.safetensors  pieces, named kind/parameter[lo:hi]
 //	step-00000150.tmp/                     one that is being written, or whose writer has died
+//	journal.log                            the ledger of the run, which is not the business of this package
 //
 // Names with .replaced and .removed behind them are steps on their way out; see Prepare.
 //

@@ -34,6 +34,10 @@ func parseStep(name string) (step int64, suffix string, ok bool) {
 	return step, m[2], err == nil && stepPath("", step, m[2]) == name
 }
 
+// JournalName is the file beside the checkpoints in which a run keeps the ledger of its steps. It is of the run,
+// and no checkpoint: Resume leaves it, Overwrite removes it.
+const JournalName = "journal.log"
+
 // entry is a folder of ours.
 type entry struct {
 	step   int64
@@ -42,7 +46,7 @@ type entry struct {
 }
 
 // scan lists the folders of ours in dir, oldest first and for equal steps the step itself first,
-// and the names that are not ours.
+// and the names that are not ours. The journal is neither.
 func scan(dir string) (ours []entry, foreign []string, err error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -52,7 +56,7 @@ func scan(dir string) (ours []entry, foreign []string, err error) {
 		step, suffix, ok := parseStep(d.Name())
 		if ok && d.IsDir() {
 			ours = append(ours, entry{step, suffix, filepath.Join(dir, d.Name())})
-		} else {
+		} else if d.Name() != JournalName || !d.Type().IsRegular() {
 			foreign = append(foreign, d.Name())
 		}
 	}

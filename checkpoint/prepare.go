@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Mode is what a run does with the checkpoints that are there when it starts.
@@ -35,56 +36,70 @@ func Prepare(dir string, mode Mode) error {
 	if dir == "" {
 		return errors.New("save.dir is empty: give a folder")
 	}
-	err := prepare(dir, mode)
+	ours, err := allow(dir, mode)
+	if err == nil && mode == Overwrite {
+		err = removeJournal(dir)
+	}
+	for i := 0; err == nil && i < len(ours); i++ {
+		err = settle(dir, ours[i], mode)
+	}
+	if err == nil {
+		err = syncFolder(dir)
+	}
 	if err != nil {
 		return fmt.Errorf("save.dir %s: %w", dir, err)
 	}
 	return nil
 }
 
-func prepare(dir string, mode Mode) error {
+// Allow says whether Prepare would refuse. It makes dir if it is not there, and removes nothing.
+func Allow(dir string, mode Mode) error {
+	if _, err := allow(dir, mode); err != nil {
+		return fmt.Errorf("save.dir %s: %w", dir, err)
+	}
+	return nil
+}
+
+// allow returns what is in dir, if the mode is legal for it.
+func allow(dir string, mode Mode) ([]entry, error) {
 	if mode == Resume {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: there is no such folder", ErrNone)
+			return nil, fmt.Errorf("%w: there is no such folder", ErrNone)
 		}
 	}
 	if err := makeAll(dir); err != nil {
-		return err
+		return nil, err
 	}
 	ours, foreign, err := scan(dir)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	journal, err := journalIn(dir)
+	if err != nil {
+		return nil, err
 	}
 	switch mode {
 	case Fresh:
-		if err := refuseFull(ours, foreign); err != nil {
-			return err
+		if err := refuseFull(ours, append(journal, foreign...), len(journal) > 0); err != nil {
+			return nil, err
 		}
 	case Resume:
 		if err := requireComplete(dir); err != nil {
-			return err
+			return nil, err
 		}
 	case Overwrite:
 		if len(foreign) > 0 {
-			return fmt.Errorf("%s in it is no checkpoint, so it is not overwritten; choose another folder", several(foreign))
+			return nil, fmt.Errorf("%s in it is no checkpoint, so it is not overwritten; choose another folder", several(foreign))
 		}
 		for _, e := range ours {
 			if _, err := contents(e.path); err != nil {
-				return fmt.Errorf("%w, so it is not overwritten", err)
+				return nil, fmt.Errorf("%w, so it is not overwritten", err)
 			}
 		}
 	default:
 		panic(fmt.Sprintf("checkpoint: unknown mode %d", mode))
 	}
-	if err := checkWritable(dir); err != nil {
-		return err
-	}
-	for _, e := range ours {
-		if err := settle(dir, e, mode); err != nil {
-			return err
-		}
-	}
-	return syncFolder(dir)
+	return ours, checkWritable(dir)
 }
 
 // settle brings a folder that is there into order: with Overwrite it is removed, with Resume it is
@@ -107,9 +122,34 @@ func settle(dir string, e entry, mode Mode) error {
 	return removeStep(e.path)
 }
 
-func refuseFull(ours []entry, foreign []string) error {
+// journalIn is the name of the journal if there is one.
+func journalIn(dir string) ([]string, error) {
+	switch info, err := os.Lstat(filepath.Join(dir, JournalName)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, nil // it is not ours
+	}
+	return []string{JournalName}, nil
+}
+
+// removeJournal removes it first: a ledger without its checkpoints would speak of steps that are lost.
+func removeJournal(dir string) error {
+	journal, err := journalIn(dir)
+	for _, name := range journal {
+		err = errors.Join(err, remove(filepath.Join(dir, name)))
+	}
+	return err
+}
+
+func refuseFull(ours []entry, foreign []string, journal bool) error {
 	if len(ours) == 0 && len(foreign) == 0 {
 		return nil
+	}
+	if len(ours) == 0 && journal {
+		return fmt.Errorf("not empty: it holds the %s of a run that has no checkpoint; --overwrite removes it and starts afresh", several(foreign))
 	}
 	if len(ours) == 0 {
 		return fmt.Errorf("not empty: it holds %s; choose an empty folder", several(foreign))
@@ -177,6 +217,22 @@ func Prune(dir string, keep int) error {
 		if err := removeStep(e.Path); err != nil {
 			return fmt.Errorf("prune checkpoints in %s: %w", dir, err)
 		}
+	}
+	return nil
+}
+
+// Forget removes the checkpoints of more than that many steps, whole or not. The newest goes first, so that what is
+// left when a process is killed in the middle of it is in order.
+func Forget(dir string, steps int64) error {
+	found, err := candidates(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for i := len(found) - 1; err == nil && i >= 0 && found[i].step > steps; i-- {
+		err = removeStep(found[i].path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove checkpoints after step %d in %s: %w", steps, dir, err)
 	}
 	return nil
 }

@@ -22,12 +22,20 @@ func TrainTokenizer(o Options, size int) (*BPE, error) {
 	}, size)
 }
 
+// CheckVocabularySize says whether a vocabulary of size tokens can be trained.
+func CheckVocabularySize(size int) error {
+	if size < 257 || size > maxVocabulary {
+		return fmt.Errorf("a vocabulary of %d tokens; legal is 257 to %d", size, maxVocabulary)
+	}
+	return nil
+}
+
 // TrainBPE learns a vocabulary of size tokens: again and again the pair of tokens that stands most
 // often side by side inside words becomes a token; among equals it is the pair with the smallest
 // numbers. The result depends on the bytes of the documents alone, and not on their order.
 func TrainBPE(documents iter.Seq2[[]byte, error], size int) (*BPE, error) {
-	if size < 257 || size > maxVocabulary {
-		return nil, fmt.Errorf("a vocabulary of %d tokens; legal is 257 to %d", size, maxVocabulary)
+	if err := CheckVocabularySize(size); err != nil {
+		return nil, err
 	}
 	counts := map[string]*int64{}
 	for text, err := range documents {

@@ -109,7 +109,7 @@ func (d *Dataset) cut(o Options, text *Text) error {
 	d.heldWindows = max(0, (d.stats.HeldTokens-1)/int64(o.Context))
 	d.stats.HeldWindows = d.heldWindows
 	if int64(o.Held) > d.heldWindows {
-		return text.errorf("train.evaluate.batch asks for %d sequences of %d tokens, but the %d held-out tokens (data.holdout %v) have room for %d; legal is 0 to %d",
+		return text.errorf("train.evaluate.batch asks for %d sequences of %d tokens, but the %d held-out tokens (data.holdout %v) have room for %d; legal is 0 to %d, or more text",
 			o.Held, o.Context, d.stats.HeldTokens, o.Holdout, d.heldWindows, d.heldWindows)
 	}
 	return nil

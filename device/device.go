@@ -102,6 +102,13 @@ type Device interface {
 	Close() error
 }
 
+// Reserver is a Device that sets memory aside for an account before there is use for it.
+type Reserver interface {
+	// Reserve sets memory aside for an account that holds no more than bytes at once. What it is charged is
+	// what it allocates, as ever. free gives the memory back when the account holds nothing any more.
+	Reserve(account *Account, bytes int64) (free func(), err error)
+}
+
 // Stream runs work in the order in which it was queued. Do returns at once.
 type Stream interface {
 	// Do queues work. Inside work, and only there, kernels may be issued; they take effect in the

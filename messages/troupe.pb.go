@@ -470,8 +470,11 @@ type Chunk struct {
 	Total  uint64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
 	Offset uint64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	// sequence counts the chunks of an edge from 1, within an epoch.
-	Sequence      uint64 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Epoch         uint64 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sequence uint64 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// epoch holds the incarnations of both ends: that of the sender plus 1 times 2^32, plus that of the receiver.
+	Epoch uint64 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// sum is the CRC-32C of the whole payload.
+	Sum           uint32 `protobuf:"fixed32,8,opt,name=sum,proto3" json:"sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +554,13 @@ func (x *Chunk) GetSequence() uint64 {
 func (x *Chunk) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Chunk) GetSum() uint32 {
+	if x != nil {
+		return x.Sum
 	}
 	return 0
 }
@@ -995,6 +1005,131 @@ func (x *Placement) GetNode() uint32 {
 	return 0
 }
 
+// Incarnation says which life of an actor is the one that counts. All others are fenced.
+type Incarnation struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Actor       string                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	Incarnation uint32                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// node that it lives on; -1 while no node has it.
+	Node int32 `protobuf:"zigzag32,3,opt,name=node,proto3" json:"node,omitempty"`
+	// round that it recovers into; absent until that is known.
+	Round         *Round `protobuf:"bytes,4,opt,name=round,proto3" json:"round,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incarnation) Reset() {
+	*x = Incarnation{}
+	mi := &file_troupe_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incarnation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incarnation) ProtoMessage() {}
+
+func (x *Incarnation) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incarnation.ProtoReflect.Descriptor instead.
+func (*Incarnation) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Incarnation) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Incarnation) GetIncarnation() uint32 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Incarnation) GetNode() int32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Incarnation) GetRound() *Round {
+	if x != nil {
+		return x.Round
+	}
+	return nil
+}
+
+// Table lists the actors that are not in their first life, or not where they were placed.
+type Table struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version grows with every change.
+	Version       uint64         `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Lives         []*Incarnation `protobuf:"bytes,2,rep,name=lives,proto3" json:"lives,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Table) Reset() {
+	*x = Table{}
+	mi := &file_troupe_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Table) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Table) ProtoMessage() {}
+
+func (x *Table) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Table.ProtoReflect.Descriptor instead.
+func (*Table) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Table) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Table) GetLives() []*Incarnation {
+	if x != nil {
+		return x.Lives
+	}
+	return nil
+}
+
 // Welcome answers a Hello.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1009,15 +1144,18 @@ type Welcome struct {
 	Fingerprint string       `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Placement   []*Placement `protobuf:"bytes,7,rep,name=placement,proto3" json:"placement,omitempty"`
 	// What the run says about heartbeats.
-	HeartbeatNs   int64  `protobuf:"varint,8,opt,name=heartbeat_ns,json=heartbeatNs,proto3" json:"heartbeat_ns,omitempty"`
-	Suspect       uint32 `protobuf:"varint,9,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	HeartbeatNs int64  `protobuf:"varint,8,opt,name=heartbeat_ns,json=heartbeatNs,proto3" json:"heartbeat_ns,omitempty"`
+	Suspect     uint32 `protobuf:"varint,9,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	// late says that the run has begun: the node has no actors until the table gives it some.
+	Late          bool   `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`
+	Table         *Table `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_troupe_proto_msgTypes[11]
+	mi := &file_troupe_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1167,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[11]
+	mi := &file_troupe_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1180,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{11}
+	return file_troupe_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Welcome) GetRefusal() string {
@@ -1108,6 +1246,20 @@ func (x *Welcome) GetSuspect() uint32 {
 	return 0
 }
 
+func (x *Welcome) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
+}
+
+func (x *Welcome) GetTable() *Table {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
 // Wait is what an actor waits for.
 type Wait struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1122,7 +1274,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_troupe_proto_msgTypes[12]
+	mi := &file_troupe_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1286,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[12]
+	mi := &file_troupe_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1299,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{12}
+	return file_troupe_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Wait) GetRound() *Round {
@@ -1201,15 +1353,19 @@ type ActorStatus struct {
 	PeakBytes      int64 `protobuf:"varint,8,opt,name=peak_bytes,json=peakBytes,proto3" json:"peak_bytes,omitempty"`
 	HeldBytes      int64 `protobuf:"varint,9,opt,name=held_bytes,json=heldBytes,proto3" json:"held_bytes,omitempty"`
 	// sent is in the order activation, gradient, reduce, gather, control.
-	Sent          []int64 `protobuf:"varint,10,rep,packed,name=sent,proto3" json:"sent,omitempty"`
-	Refused       uint64  `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
+	Sent    []int64 `protobuf:"varint,10,rep,packed,name=sent,proto3" json:"sent,omitempty"`
+	Refused uint64  `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
+	// resent is the chunks that went over the wire more than once.
+	Resent uint64 `protobuf:"varint,12,opt,name=resent,proto3" json:"resent,omitempty"`
+	// opened is the round that it opened last.
+	Opened        *Round `protobuf:"bytes,13,opt,name=opened,proto3" json:"opened,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_troupe_proto_msgTypes[13]
+	mi := &file_troupe_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1377,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[13]
+	mi := &file_troupe_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1390,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{13}
+	return file_troupe_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ActorStatus) GetActor() string {
@@ -1314,21 +1470,37 @@ func (x *ActorStatus) GetRefused() uint64 {
 	return 0
 }
 
+func (x *ActorStatus) GetResent() uint64 {
+	if x != nil {
+		return x.Resent
+	}
+	return 0
+}
+
+func (x *ActorStatus) GetOpened() *Round {
+	if x != nil {
+		return x.Opened
+	}
+	return nil
+}
+
 // Failure tells the trainer that an actor or a node cannot go on.
 type Failure struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Actor         string                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	Round         *Round                 `protobuf:"bytes,3,opt,name=round,proto3" json:"round,omitempty"`
-	Op            string                 `protobuf:"bytes,4,opt,name=op,proto3" json:"op,omitempty"`
-	Cause         string                 `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Actor string                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Round *Round                 `protobuf:"bytes,3,opt,name=round,proto3" json:"round,omitempty"`
+	Op    string                 `protobuf:"bytes,4,opt,name=op,proto3" json:"op,omitempty"`
+	Cause string                 `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	// incarnation is the life that has failed.
+	Incarnation   uint32 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_troupe_proto_msgTypes[14]
+	mi := &file_troupe_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1512,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[14]
+	mi := &file_troupe_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1525,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{14}
+	return file_troupe_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Failure) GetActor() string {
@@ -1391,6 +1563,13 @@ func (x *Failure) GetCause() string {
 	return ""
 }
 
+func (x *Failure) GetIncarnation() uint32 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
 // Heartbeat is the state of a node. What must arrive is repeated in every heartbeat.
 type Heartbeat struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1403,14 +1582,16 @@ type Heartbeat struct {
 	// missing are the actors that do not answer yet.
 	Missing []string `protobuf:"bytes,7,rep,name=missing,proto3" json:"missing,omitempty"`
 	// leaving is why the node has left; empty for an orderly end.
-	Leaving       string `protobuf:"bytes,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving string `protobuf:"bytes,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// forgotten is the number of failures before those in the list.
+	Forgotten     uint64 `protobuf:"varint,9,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_troupe_proto_msgTypes[15]
+	mi := &file_troupe_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1603,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[15]
+	mi := &file_troupe_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1616,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{15}
+	return file_troupe_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Heartbeat) GetNode() uint32 {
@@ -1494,19 +1675,29 @@ func (x *Heartbeat) GetLeaving() string {
 	return ""
 }
 
+func (x *Heartbeat) GetForgotten() uint64 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
+}
+
 // Beat is the heartbeat of the coordinator.
 type Beat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase Phase                  `protobuf:"varint,1,opt,name=phase,proto3,enum=troupe.Phase" json:"phase,omitempty"`
 	// reason is why a run stops; empty for an orderly end.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Table  *Table `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	// fenced are the sessions of nodes that were given up. Whoever reads its own has no actors any more.
+	Fenced        []string `protobuf:"bytes,4,rep,name=fenced,proto3" json:"fenced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_troupe_proto_msgTypes[16]
+	mi := &file_troupe_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1709,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[16]
+	mi := &file_troupe_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1722,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{16}
+	return file_troupe_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Beat) GetPhase() Phase {
@@ -1546,6 +1737,20 @@ func (x *Beat) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Beat) GetTable() *Table {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *Beat) GetFenced() []string {
+	if x != nil {
+		return x.Fenced
+	}
+	return nil
 }
 
 type Control struct {
@@ -1563,7 +1768,7 @@ type Control struct {
 
 func (x *Control) Reset() {
 	*x = Control{}
-	mi := &file_troupe_proto_msgTypes[17]
+	mi := &file_troupe_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1780,7 @@ func (x *Control) String() string {
 func (*Control) ProtoMessage() {}
 
 func (x *Control) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[17]
+	mi := &file_troupe_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1793,7 @@ func (x *Control) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Control.ProtoReflect.Descriptor instead.
 func (*Control) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{17}
+	return file_troupe_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Control) GetBody() isControl_Body {
@@ -1689,7 +1894,7 @@ type ActorReport struct {
 
 func (x *ActorReport) Reset() {
 	*x = ActorReport{}
-	mi := &file_troupe_proto_msgTypes[18]
+	mi := &file_troupe_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1906,7 @@ func (x *ActorReport) String() string {
 func (*ActorReport) ProtoMessage() {}
 
 func (x *ActorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[18]
+	mi := &file_troupe_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1919,7 @@ func (x *ActorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorReport.ProtoReflect.Descriptor instead.
 func (*ActorReport) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{18}
+	return file_troupe_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ActorReport) GetActor() string {
@@ -1839,7 +2044,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05value\x18\x06 \x01(\v2\r.troupe.ValueR\x05value\"*\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\tR\x02to\"\xca\x01\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\"\xdc\x01\n" +
 	"\x05Chunk\x12 \n" +
 	"\x04name\x18\x01 \x01(\v2\f.troupe.NameR\x04name\x12)\n" +
 	"\apayload\x18\x02 \x01(\x0e2\x0f.troupe.PayloadR\apayload\x12\x14\n" +
@@ -1847,7 +2052,8 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05total\x18\x04 \x01(\x04R\x05total\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x1a\n" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
-	"\x05epoch\x18\a \x01(\x04R\x05epoch\"\x85\x01\n" +
+	"\x05epoch\x18\a \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03sum\x18\b \x01(\aR\x03sum\"\x85\x01\n" +
 	"\x0fAcknowledgement\x12 \n" +
 	"\x04edge\x18\x01 \x01(\v2\f.troupe.EdgeR\x04edge\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
@@ -1875,7 +2081,15 @@ const file_troupe_proto_rawDesc = "" +
 	"\asession\x18\x05 \x01(\tR\asession\"5\n" +
 	"\tPlacement\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\rR\x04node\"\xe3\x02\n" +
+	"\x04node\x18\x02 \x01(\rR\x04node\"~\n" +
+	"\vIncarnation\x12\x14\n" +
+	"\x05actor\x18\x01 \x01(\tR\x05actor\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\x11R\x04node\x12#\n" +
+	"\x05round\x18\x04 \x01(\v2\r.troupe.RoundR\x05round\"L\n" +
+	"\x05Table\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
+	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\x9c\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\arefusal\x18\x01 \x01(\tR\arefusal\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12\x14\n" +
@@ -1885,7 +2099,10 @@ const file_troupe_proto_rawDesc = "" +
 	"\vfingerprint\x18\x06 \x01(\tR\vfingerprint\x12/\n" +
 	"\tplacement\x18\a \x03(\v2\x11.troupe.PlacementR\tplacement\x12!\n" +
 	"\fheartbeat_ns\x18\b \x01(\x03R\vheartbeatNs\x12\x18\n" +
-	"\asuspect\x18\t \x01(\rR\asuspect\x1a:\n" +
+	"\asuspect\x18\t \x01(\rR\asuspect\x12\x12\n" +
+	"\x04late\x18\n" +
+	" \x01(\bR\x04late\x12#\n" +
+	"\x05table\x18\v \x01(\v2\r.troupe.TableR\x05table\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
@@ -1894,7 +2111,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12#\n" +
 	"\x05value\x18\x03 \x01(\v2\r.troupe.ValueR\x05value\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\tR\x04from\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\bR\arunning\"\xca\x02\n" +
+	"\arunning\x18\x05 \x01(\bR\arunning\"\x89\x03\n" +
 	"\vActorStatus\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12 \n" +
@@ -1909,13 +2126,16 @@ const file_troupe_proto_rawDesc = "" +
 	"held_bytes\x18\t \x01(\x03R\theldBytes\x12\x12\n" +
 	"\x04sent\x18\n" +
 	" \x03(\x03R\x04sent\x12\x18\n" +
-	"\arefused\x18\v \x01(\x04R\arefused\"~\n" +
+	"\arefused\x18\v \x01(\x04R\arefused\x12\x16\n" +
+	"\x06resent\x18\f \x01(\x04R\x06resent\x12%\n" +
+	"\x06opened\x18\r \x01(\v2\r.troupe.RoundR\x06opened\"\xa0\x01\n" +
 	"\aFailure\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12#\n" +
 	"\x05round\x18\x03 \x01(\v2\r.troupe.RoundR\x05round\x12\x0e\n" +
 	"\x02op\x18\x04 \x01(\tR\x02op\x12\x14\n" +
-	"\x05cause\x18\x05 \x01(\tR\x05cause\"\x80\x02\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\x12 \n" +
+	"\vincarnation\x18\x06 \x01(\rR\vincarnation\"\x9e\x02\n" +
 	"\tHeartbeat\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1924,10 +2144,13 @@ const file_troupe_proto_rawDesc = "" +
 	"\x06actors\x18\x05 \x03(\v2\x13.troupe.ActorStatusR\x06actors\x12+\n" +
 	"\bfailures\x18\x06 \x03(\v2\x0f.troupe.FailureR\bfailures\x12\x18\n" +
 	"\amissing\x18\a \x03(\tR\amissing\x12\x18\n" +
-	"\aleaving\x18\b \x01(\tR\aleaving\"C\n" +
+	"\aleaving\x18\b \x01(\tR\aleaving\x12\x1c\n" +
+	"\tforgotten\x18\t \x01(\x04R\tforgotten\"\x80\x01\n" +
 	"\x04Beat\x12#\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\r.troupe.PhaseR\x05phase\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbc\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
+	"\x05table\x18\x03 \x01(\v2\r.troupe.TableR\x05table\x12\x16\n" +
+	"\x06fenced\x18\x04 \x03(\tR\x06fenced\"\xbc\x01\n" +
 	"\aControl\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.troupe.HelloH\x00R\x05hello\x12+\n" +
 	"\awelcome\x18\x02 \x01(\v2\x0f.troupe.WelcomeH\x00R\awelcome\x121\n" +
@@ -1992,7 +2215,7 @@ func file_troupe_proto_rawDescGZIP() []byte {
 }
 
 var file_troupe_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_troupe_proto_goTypes = []any{
 	(Payload)(0),            // 0: troupe.Payload
 	(State)(0),              // 1: troupe.State
@@ -2008,17 +2231,19 @@ var file_troupe_proto_goTypes = []any{
 	(*Header)(nil),          // 11: troupe.Header
 	(*Hello)(nil),           // 12: troupe.Hello
 	(*Placement)(nil),       // 13: troupe.Placement
-	(*Welcome)(nil),         // 14: troupe.Welcome
-	(*Wait)(nil),            // 15: troupe.Wait
-	(*ActorStatus)(nil),     // 16: troupe.ActorStatus
-	(*Failure)(nil),         // 17: troupe.Failure
-	(*Heartbeat)(nil),       // 18: troupe.Heartbeat
-	(*Beat)(nil),            // 19: troupe.Beat
-	(*Control)(nil),         // 20: troupe.Control
-	(*ActorReport)(nil),     // 21: troupe.ActorReport
-	nil,                     // 22: troupe.Welcome.OptionsEntry
-	nil,                     // 23: troupe.ActorReport.SentBytesEntry
-	nil,                     // 24: troupe.ActorReport.MovedBytesEntry
+	(*Incarnation)(nil),     // 14: troupe.Incarnation
+	(*Table)(nil),           // 15: troupe.Table
+	(*Welcome)(nil),         // 16: troupe.Welcome
+	(*Wait)(nil),            // 17: troupe.Wait
+	(*ActorStatus)(nil),     // 18: troupe.ActorStatus
+	(*Failure)(nil),         // 19: troupe.Failure
+	(*Heartbeat)(nil),       // 20: troupe.Heartbeat
+	(*Beat)(nil),            // 21: troupe.Beat
+	(*Control)(nil),         // 22: troupe.Control
+	(*ActorReport)(nil),     // 23: troupe.ActorReport
+	nil,                     // 24: troupe.Welcome.OptionsEntry
+	nil,                     // 25: troupe.ActorReport.SentBytesEntry
+	nil,                     // 26: troupe.ActorReport.MovedBytesEntry
 }
 var file_troupe_proto_depIdxs = []int32{
 	4,  // 0: troupe.Name.round:type_name -> troupe.Round
@@ -2031,28 +2256,33 @@ var file_troupe_proto_depIdxs = []int32{
 	8,  // 7: troupe.Header.acknowledgement:type_name -> troupe.Acknowledgement
 	9,  // 8: troupe.Header.probe:type_name -> troupe.Probe
 	10, // 9: troupe.Header.ready:type_name -> troupe.Ready
-	22, // 10: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
-	13, // 11: troupe.Welcome.placement:type_name -> troupe.Placement
-	4,  // 12: troupe.Wait.round:type_name -> troupe.Round
-	3,  // 13: troupe.Wait.value:type_name -> troupe.Value
-	15, // 14: troupe.ActorStatus.wait:type_name -> troupe.Wait
-	4,  // 15: troupe.Failure.round:type_name -> troupe.Round
-	1,  // 16: troupe.Heartbeat.state:type_name -> troupe.State
-	16, // 17: troupe.Heartbeat.actors:type_name -> troupe.ActorStatus
-	17, // 18: troupe.Heartbeat.failures:type_name -> troupe.Failure
-	2,  // 19: troupe.Beat.phase:type_name -> troupe.Phase
-	12, // 20: troupe.Control.hello:type_name -> troupe.Hello
-	14, // 21: troupe.Control.welcome:type_name -> troupe.Welcome
-	18, // 22: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
-	19, // 23: troupe.Control.beat:type_name -> troupe.Beat
-	4,  // 24: troupe.ActorReport.round:type_name -> troupe.Round
-	23, // 25: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
-	24, // 26: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	4,  // 10: troupe.Incarnation.round:type_name -> troupe.Round
+	14, // 11: troupe.Table.lives:type_name -> troupe.Incarnation
+	24, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
+	13, // 13: troupe.Welcome.placement:type_name -> troupe.Placement
+	15, // 14: troupe.Welcome.table:type_name -> troupe.Table
+	4,  // 15: troupe.Wait.round:type_name -> troupe.Round
+	3,  // 16: troupe.Wait.value:type_name -> troupe.Value
+	17, // 17: troupe.ActorStatus.wait:type_name -> troupe.Wait
+	4,  // 18: troupe.ActorStatus.opened:type_name -> troupe.Round
+	4,  // 19: troupe.Failure.round:type_name -> troupe.Round
+	1,  // 20: troupe.Heartbeat.state:type_name -> troupe.State
+	18, // 21: troupe.Heartbeat.actors:type_name -> troupe.ActorStatus
+	19, // 22: troupe.Heartbeat.failures:type_name -> troupe.Failure
+	2,  // 23: troupe.Beat.phase:type_name -> troupe.Phase
+	15, // 24: troupe.Beat.table:type_name -> troupe.Table
+	12, // 25: troupe.Control.hello:type_name -> troupe.Hello
+	16, // 26: troupe.Control.welcome:type_name -> troupe.Welcome
+	20, // 27: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
+	21, // 28: troupe.Control.beat:type_name -> troupe.Beat
+	4,  // 29: troupe.ActorReport.round:type_name -> troupe.Round
+	25, // 30: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
+	26, // 31: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_troupe_proto_init() }
@@ -2066,7 +2296,7 @@ func file_troupe_proto_init() {
 		(*Header_Probe)(nil),
 		(*Header_Ready)(nil),
 	}
-	file_troupe_proto_msgTypes[17].OneofWrappers = []any{
+	file_troupe_proto_msgTypes[19].OneofWrappers = []any{
 		(*Control_Hello)(nil),
 		(*Control_Welcome)(nil),
 		(*Control_Heartbeat)(nil),
@@ -2078,7 +2308,7 @@ func file_troupe_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_troupe_proto_rawDesc), len(file_troupe_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

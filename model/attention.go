@@ -20,7 +20,7 @@ func newAttentionInput(c GPTConfig, block string) *attentionInput {
 		Params: []Param{
 			vector(block+".attention.norm.gain", c.Width, Ones),
 			vector(block+".attention.norm.bias", c.Width, Zeros),
-			matrix(block+".attention.qkv.weight", 3*c.Width, c.Width, initStd),
+			matrix(block+".attention.qkv.weight", 3*c.Width, c.Width, c.initStd()),
 			vector(block+".attention.qkv.bias", 3*c.Width, Zeros),
 		},
 		In:    []Port{c.stream()},

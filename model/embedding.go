@@ -12,7 +12,7 @@ func newEmbedding(c GPTConfig) *embedding {
 	return &embedding{c, Spec{
 		Name:   "embedding",
 		Tokens: true,
-		Params: []Param{c.tokenTable(), matrix("embed.positions", c.Context, c.Width, initStd)},
+		Params: []Param{c.tokenTable(), matrix("embed.positions", c.Context, c.Width, c.initStd())},
 		Out:    []Port{c.stream()},
 		// The masked gradient of the sum, in BackwardWeight.
 		Work: func(rows, context int) int {

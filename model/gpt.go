@@ -26,15 +26,17 @@ const (
 	maxVocab   = 1 << 24
 )
 
-// initStd is the standard deviation of fresh weights (Radford et al. 2019, section 2.3).
-const initStd = 0.02
+// initStd is the standard deviation of fresh matrices: the 0.02 of Radford et al. 2019 at their
+// width of 768, and at other widths in proportion to 1/sqrt(width), so that what a matrix puts out
+// starts at the same size. A small model learns much faster so than with 0.02 at every width.
+func (c GPTConfig) initStd() float64 { return 0.02 * math.Sqrt(768/float64(c.Width)) }
 
 // GPT is the decoder of Radford et al. 2019: token and position embedding, pre-norm blocks of causal
 // attention and a GELU MLP, a final layer norm, and logits through the transposed token embedding.
 //
 // Its layers are "embed", "block0" ... "block<Layers-1>", "head". Between layers runs the residual
-// stream, [rows, context, width]. Matrices start as normal(0, 0.02), those that write to the residual
-// stream as normal(0, 0.02/sqrt(2 layers)); biases start as 0 and gains as 1. Weight decay applies
+// stream, [rows, context, width]. Matrices start as normal(0, std) with std = 0.02 sqrt(768/width), those that write to
+// the residual stream as normal(0, std/sqrt(2 layers)); biases start as 0 and gains as 1. Weight decay applies
 // to all matrices, the embeddings included.
 func GPT(c GPTConfig) (*Model, error) {
 	if err := c.check(); err != nil {
@@ -106,10 +108,10 @@ func vector(name string, n int, kind InitKind) Param {
 
 // residualStd is the initial deviation of a matrix whose output is added to the residual stream,
 // which 2 layers of them do.
-func (c GPTConfig) residualStd() float64 { return initStd / math.Sqrt(2*float64(c.Layers)) }
+func (c GPTConfig) residualStd() float64 { return c.initStd() / math.Sqrt(2*float64(c.Layers)) }
 
 // stream is the port of the residual stream, [rows, context, width].
 func (c GPTConfig) stream() Port { return Port{Name: "residual", PerToken: c.Width} }
 
 // tokenTable is the token embedding, which the head uses for its logits too.
-func (c GPTConfig) tokenTable() Param { return matrix("embed.tokens", c.Vocab, c.Width, initStd) }
+func (c GPTConfig) tokenTable() Param { return matrix("embed.tokens", c.Vocab, c.Width, c.initStd()) }

@@ -56,7 +56,7 @@ func TestRegistry(t *testing.T) {
 
 // The names, shapes and order are a contract: checkpoints and weights_sha256 depend on them.
 func TestGPTParameters(t *testing.T) {
-	m, err := model.GPT(model.GPTConfig{Layers: 2, Width: 8, Heads: 2, Context: 4, Vocab: 5})
+	m, err := model.GPT(model.GPTConfig{Layers: 2, Width: 12, Heads: 2, Context: 4, Vocab: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,22 +65,22 @@ func TestGPTParameters(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %v init %d %.4g decay %v", p.Name, p.Shape, p.Init.Kind, p.Init.Std, p.Decay))
 	}
 	block := `
-block0.attention.norm.gain [8] init 1 0 decay false
-block0.attention.norm.bias [8] init 0 0 decay false
-block0.attention.qkv.weight [24 8] init 2 0.02 decay true
-block0.attention.qkv.bias [24] init 0 0 decay false
-block0.attention.projection.weight [8 8] init 2 0.01 decay true
-block0.attention.projection.bias [8] init 0 0 decay false
-block0.mlp.norm.gain [8] init 1 0 decay false
-block0.mlp.norm.bias [8] init 0 0 decay false
-block0.mlp.fc.weight [32 8] init 2 0.02 decay true
-block0.mlp.fc.bias [32] init 0 0 decay false
-block0.mlp.projection.weight [8 32] init 2 0.01 decay true
-block0.mlp.projection.bias [8] init 0 0 decay false`
-	want := `embed.tokens [5 8] init 2 0.02 decay true
-embed.positions [4 8] init 2 0.02 decay true` + block + strings.ReplaceAll(block, "block0", "block1") + `
-head.norm.gain [8] init 1 0 decay false
-head.norm.bias [8] init 0 0 decay false`
+block0.attention.norm.gain [12] init 1 0 decay false
+block0.attention.norm.bias [12] init 0 0 decay false
+block0.attention.qkv.weight [36 12] init 2 0.16 decay true
+block0.attention.qkv.bias [36] init 0 0 decay false
+block0.attention.projection.weight [12 12] init 2 0.08 decay true
+block0.attention.projection.bias [12] init 0 0 decay false
+block0.mlp.norm.gain [12] init 1 0 decay false
+block0.mlp.norm.bias [12] init 0 0 decay false
+block0.mlp.fc.weight [48 12] init 2 0.16 decay true
+block0.mlp.fc.bias [48] init 0 0 decay false
+block0.mlp.projection.weight [12 48] init 2 0.08 decay true
+block0.mlp.projection.bias [12] init 0 0 decay false`
+	want := `embed.tokens [5 12] init 2 0.16 decay true
+embed.positions [4 12] init 2 0.16 decay true` + block + strings.ReplaceAll(block, "block0", "block1") + `
+head.norm.gain [12] init 1 0 decay false
+head.norm.bias [12] init 0 0 decay false`
 	if s := strings.Join(got, "\n"); s != want {
 		t.Errorf("parameters:\n%s\nwant:\n%s", s, want)
 	}

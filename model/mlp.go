@@ -32,7 +32,7 @@ func newMLP(c GPTConfig, block string) *mlp {
 		Params: []Param{
 			vector(block+".mlp.norm.gain", c.Width, Ones),
 			vector(block+".mlp.norm.bias", c.Width, Zeros),
-			matrix(block+".mlp.fc.weight", hidden, c.Width, initStd),
+			matrix(block+".mlp.fc.weight", hidden, c.Width, c.initStd()),
 			vector(block+".mlp.fc.bias", hidden, Zeros),
 			matrix(block+".mlp.projection.weight", c.Width, hidden, c.residualStd()),
 			vector(block+".mlp.projection.bias", c.Width, Zeros),

@@ -12,27 +12,36 @@ import (
 	"github.com/troupe-train/troupe/plan"
 )
 
-// NewMachine returns the logic of a shard: a walker on the programs that the plan has for it.
+// NewMachine returns the logic of a shard or mirror: a walker on the programs that the plan has for it.
 func NewMachine(p *plan.Plan, id plan.ActorID, options ...machine.Option) *machine.Walker {
 	return machine.NewWalker(p, id, options...)
 }
 
-// Executor runs the operations of a shard.
+// Executor runs the operations of a shard or of its mirror. Both hold the same state, with the same bits.
 type Executor struct {
 	plan    *plan.Plan
 	device  device.Device
 	account *device.Account
 	rule    Rule
 	shard   shard
+	// step is the number of updates that the state has had, by the rounds; see advance.
+	step int64
+
+	// For operations that take nothing from the Go heap.
+	outs                 machine.Outs
+	sums                 map[*plan.Op]*allreduce.Sum
+	parts                []device.Slice
+	moments, nextMoments []device.Slice
+	scale                [8]byte
 }
 
 var _ machine.Executor = (*Executor)(nil)
 
-// NewExecutor returns the executor of a shard. It holds nothing before Init.
+// NewExecutor returns the executor of a shard or mirror. It holds nothing before Init.
 func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device.Account) (*Executor, error) {
 	rank, piece, ok := id.Rank()
-	if !ok || id.Role() != "shard" || rank >= len(p.Stages) || piece >= p.Job.Layout.Data {
-		return nil, fmt.Errorf("optim: %q is not a shard of %d pipeline ranks and %d data ranks", id, len(p.Stages), p.Job.Layout.Data)
+	if !ok || id.Role() != "shard" && id.Role() != "mirror" || rank >= len(p.Stages) || piece >= p.Job.Layout.Data {
+		return nil, fmt.Errorf("optim: %q is no shard or mirror of %d pipeline ranks and %d data ranks", id, len(p.Stages), p.Job.Layout.Data)
 	}
 	if d.Float() != device.F32 {
 		return nil, fmt.Errorf("optim: weights are kept in %s; device %s works in %s", device.F32, d.Name(), d.Float())
@@ -41,10 +50,10 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	if err != nil {
 		return nil, err
 	}
-	return &Executor{plan: p, device: d, account: account, rule: rule, shard: newShard(p, rank, piece)}, nil
+	return &Executor{plan: p, device: d, account: account, rule: rule, shard: newShard(p, rank, piece), sums: map[*plan.Op]*allreduce.Sum{}}, nil
 }
 
-// Close gives back all that the shard holds. Nothing may run any more.
+// Close gives back all that is held. Nothing may run any more.
 func (x *Executor) Close() {
 	for i := range x.shard.parts {
 		x.shard.parts[i].release()
@@ -58,23 +67,28 @@ func (p *part) release() {
 		}
 	}
 	p.weights, p.moments = device.Slice{}, nil
+	p.drop()
 }
 
-// Free has nothing to do: no value stays inside a shard.
+// Free has nothing to do: no value that a program names stays inside.
 func (x *Executor) Free(plan.Round, plan.Value) {}
 
-// Run runs Restore, Reduce, SquareNorm, Update and Collect.
+// Run runs Restore, Reduce, SquareNorm, Update, Hold, Advance, Collect and Offer.
 func (x *Executor) Run(k device.Kernels, round plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
 	switch op.Kind {
 	case plan.Restore:
-		return x.restore(k, op, in)
+		return x.restore(k, round, op, in)
 	case plan.Reduce:
 		return x.reduce(k, op, in)
 	case plan.SquareNorm:
 		return x.squareNorm(k, op, in)
 	case plan.Update:
 		return x.update(k, round, op, in)
-	case plan.Collect:
+	case plan.Hold:
+		return x.hold(k, round, op, in)
+	case plan.Advance:
+		return x.advance(k, round, op)
+	case plan.Collect, plan.Offer:
 		return x.collect(k)
 	}
 	return nil, fmt.Errorf("a shard has no operation %s", op)
@@ -89,7 +103,7 @@ func (x *Executor) alloc(l device.Label, t device.DType, n int) (device.Slice, e
 func (x *Executor) StateLen() int { return (1 + x.rule.Moments) * x.shard.elements }
 
 // restore makes weights and moments: from a State, or fresh.
-func (x *Executor) restore(k device.Kernels, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
+func (x *Executor) restore(k device.Kernels, round plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
 	var state device.Slice
 	if len(in) > 0 {
 		var err error
@@ -117,16 +131,22 @@ func (x *Executor) restore(k device.Kernels, op *plan.Op, in []machine.Payload) 
 		}
 		off += n
 	}
-	out := make([]machine.Payload, len(op.Writes))
+	x.step = round.Step
+	return x.publish(op)
+}
+
+// publish hands out the weights of the Parameters that an operation writes.
+func (x *Executor) publish(op *plan.Op) ([]machine.Payload, error) {
+	out := x.outs.Of(op)
 	for i, v := range op.Writes {
 		p, err := x.shard.part(v.Index)
 		if err != nil {
 			return nil, err
 		}
 		p.weights.Retain()
-		out[i] = machine.Tensor{Slice: p.weights}
+		out.Tensor(i, p.weights)
 	}
-	return out, nil
+	return out.List(), nil
 }
 
 // allocate makes room for weights and moments in place of what there may be.
@@ -166,25 +186,47 @@ func (x *Executor) reduce(k device.Kernels, op *plan.Op, in []machine.Payload) (
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]allreduce.Part, len(in))
+	order, err := x.sum(op)
+	if err != nil {
+		return nil, err
+	}
+	x.parts = x.parts[:0]
 	for i, v := range op.Reads {
 		g, err := machine.TensorOf(v, in[i], device.F32, p.Range.Len())
 		if err != nil {
 			return nil, err
 		}
-		parts[i] = allreduce.Part{Use: v.Use, Node: plan.Range{Lo: v.Lo, Hi: v.Hi}, Slice: g}
+		x.parts = append(x.parts, g)
 	}
-	sum, err := allreduce.Reduce(k, len(x.plan.Train), parts, func() (device.Slice, error) {
+	sum, err := order.Of(k, x.parts, func() (device.Slice, error) {
 		return x.alloc(device.Gradients, device.F32, p.Range.Len())
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []machine.Payload{machine.Tensor{Slice: sum}}, nil
+	out := x.outs.Of(op)
+	out.Tensor(0, sum)
+	return out.List(), nil
+}
+
+// sum is the order in which a Reduce adds.
+func (x *Executor) sum(op *plan.Op) (*allreduce.Sum, error) {
+	if s := x.sums[op]; s != nil {
+		return s, nil
+	}
+	parts := make([]allreduce.Part, len(op.Reads))
+	for i, v := range op.Reads {
+		parts[i] = allreduce.Part{Use: v.Use, Node: plan.Range{Lo: v.Lo, Hi: v.Hi}}
+	}
+	s, err := allreduce.NewSum(len(x.plan.Train), parts)
+	if err == nil {
+		x.sums[op] = s
+	}
+	return s, err
 }
 
 func (x *Executor) squareNorm(k device.Kernels, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
-	out, err := x.alloc(device.Messages, device.F64, x.shard.blocks)
+	norms, err := x.alloc(device.Messages, device.F64, x.shard.blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -199,56 +241,13 @@ func (x *Executor) squareNorm(k device.Kernels, op *plan.Op, in []machine.Payloa
 			return nil, err
 		}
 		for _, r := range p.runs {
-			k.SumSquares(out.Sub(off+r.block, blocksOf(r.Len())), g.Sub(r.Lo, r.Len()), plan.NormBlock)
+			k.SumSquares(norms.Sub(off+r.block, blocksOf(r.Len())), g.Sub(r.Lo, r.Len()), plan.NormBlock)
 		}
 		off += len(p.Blocks)
 	}
-	return []machine.Payload{machine.Tensor{Slice: out}}, nil
-}
-
-// update makes the weights of the next step in new memory, and the moments in place.
-func (x *Executor) update(k device.Kernels, round plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
-	p, err := x.shard.part(op.Bucket)
-	if err != nil {
-		return nil, err
-	}
-	n := p.Range.Len()
-	g, err := machine.TensorOf(op.Reads[0], in[0], device.F32, n)
-	if err != nil {
-		return nil, err
-	}
-	verdict, err := machine.TensorOf(op.Reads[1], in[1], device.F64, 1)
-	if err != nil {
-		return nil, err
-	}
-	var scale [8]byte
-	k.Download(scale[:], verdict)
-	next, err := x.alloc(device.Parameters, device.F32, n)
-	if err != nil {
-		return nil, err
-	}
-	b := x.plan.Model.Buckets()[p.Bucket]
-	o := x.plan.Job.Train.Optimizer
-	for _, r := range p.runs {
-		s := Step{
-			Next: next.Sub(r.Lo, r.Len()), Weights: p.weights.Sub(r.Lo, r.Len()), Gradient: g.Sub(r.Lo, r.Len()),
-			Rate:      LearningRate(x.plan.Job.Train, round.Step),
-			Scale:     math.Float64frombits(binary.LittleEndian.Uint64(scale[:])),
-			Number:    int(round.Step) + 1,
-			Optimizer: o,
-		}
-		if b.Params[r.param].Decay {
-			s.Decay = o.WeightDecay
-		}
-		for _, m := range p.moments {
-			s.Moments = append(s.Moments, m.Sub(r.Lo, r.Len()))
-		}
-		x.rule.Step(k, s)
-	}
-	p.weights.Release()
-	p.weights = next
-	next.Retain()
-	return []machine.Payload{machine.Tensor{Slice: next}}, nil
+	out := x.outs.Of(op)
+	out.Tensor(0, norms)
+	return out.List(), nil
 }
 
 // collect copies the state: the weights of all parts, then each moment of all parts.

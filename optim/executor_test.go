@@ -26,22 +26,19 @@ func gradient(step int64, bucket, element int) float32 {
 func train(t *testing.T, p *plan.Plan) (map[string][]float32, []float64) {
 	t.Helper()
 	b := newBench(t, p)
-	for id := range b.shards {
-		if rank, d, _ := id.Rank(); len(p.Parts(rank, d)) > 0 {
-			release(b.must(id, plan.InitPhase, 0, plan.Restore, 0)...)
-		}
+	for _, id := range b.owners() {
+		release(b.must(id, plan.InitPhase, 0, plan.Restore, 0)...)
+		b.must(mirror(id), plan.InitPhase, 0, plan.Restore, 0)
 	}
 	var sizes []float64
 	for step := range int64(2) {
 		norms := map[plan.ActorID][]float64{}
 		grads := map[plan.ActorID][]machine.Payload{}
-		for id := range b.shards {
+		for _, id := range b.owners() {
 			rank, d, _ := id.Rank()
-			parts := p.Parts(rank, d)
-			if len(parts) == 0 {
-				continue
-			}
-			for _, part := range parts {
+			b.must(id, plan.TrainPhase, step, plan.Advance, 0)
+			release(b.must(mirror(id), plan.TrainPhase, step, plan.Advance, 0)...)
+			for _, part := range p.Parts(rank, d) {
 				g := make([]float32, part.Range.Len())
 				for i := range g {
 					g[i] = gradient(step, part.Bucket, part.Range.Lo+i)
@@ -62,22 +59,36 @@ func train(t *testing.T, p *plan.Plan) (map[string][]float32, []float64) {
 			rank, d, _ := id.Rank()
 			for i, part := range p.Parts(rank, d) {
 				release(b.must(id, plan.TrainPhase, step, plan.Update, part.Bucket, grads[id][i], verdict)...)
-				release(grads[id][i])
 			}
+			b.must(mirror(id), plan.TrainPhase, step, plan.Hold, 0, append(grads[id], verdict)...)
+			release(grads[id]...)
 		}
 		release(verdict)
 	}
 	// Every element of every state must come, once.
 	moments := optim.Rules[p.Job.Train.Optimizer.Kind].Moments
 	values := map[string][]float32{}
-	for id := range b.shards {
+	for _, id := range b.owners() {
 		rank, d, _ := id.Rank()
 		parts := p.Parts(rank, d)
-		if len(parts) == 0 {
-			continue
-		}
+		b.must(id, plan.SnapshotPhase, 2, plan.Advance, 0)
 		out := b.must(id, plan.SnapshotPhase, 2, plan.Collect, 0)
 		state := cpu.Float32s(out[0].(machine.Tensor).Slice)
+		// The mirror has the same state, and publishes the same weights.
+		pieces := b.must(mirror(id), plan.SnapshotPhase, 2, plan.Advance, 0)
+		copied := b.must(mirror(id), plan.SnapshotPhase, 2, plan.Offer, 0)
+		if !slices.Equal(cpu.Float32s(copied[0].(machine.Tensor).Slice), state) {
+			t.Errorf("%s and its mirror differ", id)
+		}
+		at := 0
+		for _, piece := range pieces {
+			w := cpu.Float32s(piece.(machine.Tensor).Slice)
+			if !slices.Equal(w, state[at:at+len(w)]) {
+				t.Errorf("the mirror of %s offers other weights", id)
+			}
+			at += len(w)
+		}
+		release(append(pieces, copied...)...)
 		for copies := range 1 + moments {
 			for _, part := range parts {
 				bucket := p.Model.Buckets()[part.Bucket]

@@ -12,6 +12,8 @@ type NonFinite struct {
 	// Parameter is the first such one in canonical order; Elements are those of its block that has it.
 	Parameter string
 	Elements  plan.Range
+	// Shard is the actor that owns it.
+	Shard plan.ActorID
 }
 
 func (e *NonFinite) Error() string {
@@ -26,17 +28,29 @@ func GlobalNorm(p *plan.Plan, norms map[plan.ActorID][]float64) (float64, error)
 	used := map[plan.ActorID]int{}
 	var sum float64
 	for i, b := range p.Buckets {
+		var id plan.ActorID
+		var n []float64
+		piece, at := -1, 0
 		for _, block := range b.Blocks {
-			id := plan.ShardID(b.Rank, ownerOf(b, block))
-			n, at := norms[id], used[id]
+			if piece < 0 || block.Hi > b.Pieces[piece].Hi {
+				if piece >= 0 {
+					used[id] = at
+				}
+				piece = ownerOf(b, block)
+				id = plan.ShardID(b.Rank, piece)
+				n, at = norms[id], used[id]
+			}
 			if at >= len(n) {
 				return 0, fmt.Errorf("%s has sent the norms of %d blocks; bucket %d needs more", id, len(n), i)
 			}
-			used[id]++
 			if math.IsNaN(n[at]) || math.IsInf(n[at], 0) {
-				return 0, nonFinite(p, i, block)
+				return 0, nonFinite(p, i, block, id)
 			}
 			sum += n[at]
+			at++
+		}
+		if piece >= 0 {
+			used[id] = at
 		}
 	}
 	for id, n := range norms {
@@ -57,11 +71,11 @@ func ownerOf(b plan.BucketPlan, block plan.Range) int {
 	panic(fmt.Sprintf("optim: block %v lies in no piece of %v", block, b.Pieces))
 }
 
-func nonFinite(p *plan.Plan, bucket int, block plan.Range) error {
+func nonFinite(p *plan.Plan, bucket int, block plan.Range, shard plan.ActorID) error {
 	b := p.Model.Buckets()[bucket]
 	for i, q := range b.Params {
 		if off := b.Offsets[i]; block.Lo >= off && block.Hi <= off+q.Len() {
-			return &NonFinite{q.Name, plan.Range{Lo: block.Lo - off, Hi: block.Hi - off}}
+			return &NonFinite{q.Name, plan.Range{Lo: block.Lo - off, Hi: block.Hi - off}, shard}
 		}
 	}
 	panic(fmt.Sprintf("optim: block %v lies in no parameter of bucket %s", block, b.Name))

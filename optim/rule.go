@@ -14,17 +14,18 @@ import (
 type Rule struct {
 	// Moments is the number of vectors that it keeps for each weight.
 	Moments int
-	// Step writes s.Next, and the moments in place.
+	// Step writes s.Next and s.NextMoments.
 	Step func(k device.Kernels, s Step)
 }
 
 // Step is one update of a run of parameters that decay alike. All slices have the same length.
 type Step struct {
 	Next, Weights, Gradient device.Slice
-	Moments                 []device.Slice
-	Rate, Scale, Decay      float64 // Scale is the factor that clips the gradient
-	Number                  int     // counts from 1
-	Optimizer               plan.Optimizer
+	// NextMoments may be Moments.
+	Moments, NextMoments []device.Slice
+	Rate, Scale, Decay   float64 // Scale is the factor that clips the gradient
+	Number               int     // counts from 1
+	Optimizer            plan.Optimizer
 }
 
 // Rules has every rule that a job file can name.
@@ -43,16 +44,14 @@ func RuleOf(kind string) (Rule, error) {
 }
 
 func adamW(k device.Kernels, s Step) {
-	m, v := s.Moments[0], s.Moments[1]
-	k.AdamW(s.Next, m, v, s.Weights, m, v, s.Gradient, device.AdamW{
+	k.AdamW(s.Next, s.NextMoments[0], s.NextMoments[1], s.Weights, s.Moments[0], s.Moments[1], s.Gradient, device.AdamW{
 		LR: s.Rate, Beta1: s.Optimizer.Beta1, Beta2: s.Optimizer.Beta2, Epsilon: s.Optimizer.Epsilon,
 		Decay: s.Decay, Step: s.Number, GradScale: s.Scale,
 	})
 }
 
 func sgd(k device.Kernels, s Step) {
-	m := s.Moments[0]
-	k.SGD(s.Next, m, s.Weights, m, s.Gradient, device.SGD{
+	k.SGD(s.Next, s.NextMoments[0], s.Weights, s.Moments[0], s.Gradient, device.SGD{
 		LR: s.Rate, Momentum: s.Optimizer.Momentum, Decay: s.Decay, GradScale: s.Scale,
 	})
 }

@@ -83,7 +83,7 @@ func newBench(t *testing.T, p *plan.Plan) *bench {
 	}
 	b := &bench{t, p, d, s, device.NewAccount("test", 0), map[plan.ActorID]*optim.Executor{}}
 	for _, a := range p.Actors {
-		if a.ID.Role() == "shard" {
+		if a.ID.Role() == "shard" || a.ID.Role() == "mirror" {
 			if b.shards[a.ID], err = optim.NewExecutor(p, a.ID, d, b.account); err != nil {
 				t.Fatal(err)
 			}
@@ -129,6 +129,23 @@ func (b *bench) must(id plan.ActorID, ph plan.Phase, step int64, kind plan.OpKin
 		b.t.Fatalf("%s: %s: %v", id, kind, err)
 	}
 	return out
+}
+
+// owners are the shards that own something.
+func (b *bench) owners() []plan.ActorID {
+	var ids []plan.ActorID
+	for _, a := range b.plan.Actors {
+		if rank, d, _ := a.ID.Rank(); a.ID.Role() == "shard" && len(b.plan.Parts(rank, d)) > 0 {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
+}
+
+// mirror is that of a shard.
+func mirror(id plan.ActorID) plan.ActorID {
+	rank, d, _ := id.Rank()
+	return plan.MirrorID(rank, d)
 }
 
 func (b *bench) tensor(values []float32) machine.Tensor {

@@ -15,6 +15,8 @@ import (
 //     all micro-batches without overlap, so that every leaf counts once, in the tree's association;
 //   - every value that is read is written before, never after it was freed, and freed at the end (checkValues);
 //   - every Send has exactly one Receive and every Receive one Send (checkMessages);
+//   - everything that an actor receives when it recovers is offered by exactly one other actor in every round in
+//     which it may have to, before that one waits for anybody (checkOffers);
 //   - all programs end when messages are delivered in one order (drain). They are deterministic
 //     processes with first-in named inputs, so they end under every order, with equal values (Kahn 1974).
 //
@@ -48,7 +50,7 @@ func Check(pl *Plan) error {
 			}
 		}
 	}
-	return nil
+	return checkOffers(pl)
 }
 
 // checker proves one phase.
@@ -113,6 +115,15 @@ func checkShape(pl *Plan) error {
 		for p := range pl.Stages {
 			for d := range degree {
 				want = append(want, id(p, d))
+			}
+		}
+	}
+	if pl.Job.Supervisor.Mirror {
+		for p := range pl.Stages {
+			for d := range degree {
+				if len(pl.Parts(p, d)) > 0 {
+					want = append(want, MirrorID(p, d))
+				}
 			}
 		}
 	}

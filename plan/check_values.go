@@ -44,7 +44,8 @@ func (c *checker) checkValues() error {
 				return c.errorf(a.ID, written[v], "writes %s, which is never freed", v)
 			}
 			// The trainer feeds targets that no layer may read, and decides though nothing may be trained.
-			if !read[v] && a.ID != Trainer && !persists(a.ID, v) {
+			lazy := c.program(a.ID).Ops[written[v]].Kind == Offer
+			if !read[v] && a.ID != Trainer && !persists(a.ID, v) && !lazy {
 				return c.errorf(a.ID, written[v], "writes %s, which nothing reads", v)
 			}
 		}

@@ -54,6 +54,9 @@ func (c *checker) checkWork() error {
 				}
 				done[t] = i
 			}
+			if c.phase == RecoverPhase && op.Kind != Receive && op.Kind != Load && op.Kind != Restore {
+				return c.errorf(a.ID, i, "is not what recovers an actor; receive, load and restore are legal there")
+			}
 			if finished && op.Kind != Send {
 				return c.errorf(a.ID, i, "comes after the finish; only the send of the report is legal there")
 			}
@@ -88,7 +91,7 @@ func (c *checker) due() []task {
 			}
 		}
 	}
-	if c.phase == InitPhase || c.phase == TrainPhase {
+	if c.phase == InitPhase || c.phase == RecoverPhase || c.phase == TrainPhase {
 		for p, s := range pl.Stages {
 			for d := range degree {
 				for b, bucket := range pl.Model.Buckets() {
@@ -105,12 +108,26 @@ func (c *checker) due() []task {
 			if len(owned) == 0 {
 				continue
 			}
+			mirrored := pl.Job.Supervisor.Mirror
+			kept := []ActorID{ShardID(p, d)}
+			if mirrored {
+				kept = append(kept, MirrorID(p, d))
+			}
+			for _, a := range kept {
+				switch {
+				case c.phase == InitPhase || c.phase == RecoverPhase && mirrored:
+					add(Restore, a)
+				case c.phase != RecoverPhase:
+					add(Advance, a)
+				}
+			}
 			switch c.phase {
-			case InitPhase:
-				add(Restore, ShardID(p, d))
 			case SnapshotPhase:
 				add(Collect, ShardID(p, d))
 			case TrainPhase:
+				if mirrored {
+					add(Hold, MirrorID(p, d))
+				}
 				add(SquareNorm, ShardID(p, d))
 				for _, b := range owned {
 					add(Reduce, ShardID(p, d), b, d)
@@ -125,8 +142,10 @@ func (c *checker) due() []task {
 	if c.phase == TrainPhase {
 		add(Decide, Trainer)
 	}
-	for _, a := range pl.Actors {
-		add(Finish, a.ID)
+	if c.phase != RecoverPhase {
+		for _, a := range pl.Actors {
+			add(Finish, a.ID)
+		}
 	}
 	return due
 }
@@ -140,6 +159,15 @@ func (c *checker) owned(p, d int) []int {
 		}
 	}
 	return owned
+}
+
+// pieces are the Parameters of shard (p, d).
+func (c *checker) pieces(p, d int) []Value {
+	var pieces []Value
+	for _, b := range c.owned(p, d) {
+		pieces = append(pieces, params(b, d))
+	}
+	return pieces
 }
 
 // shards are the ranks of the shards that own something.
@@ -240,13 +268,36 @@ func (c *checker) tasks(a ActorID, i int, op *Op, chunks map[int]Range) ([]task,
 		writes = []Value{params(op.Bucket, -1)}
 		do(op.Bucket)
 	case Restore:
-		if c.pl.Resume {
+		if c.pl.Resume || c.phase == RecoverPhase {
 			reads = []Value{state(p, d)}
 		}
-		for _, b := range c.owned(p, d) {
-			writes = append(writes, params(b, d))
+		if c.phase == InitPhase && a.Role() == "shard" {
+			writes = c.pieces(p, d)
 		}
 		do()
+	case Advance:
+		if (a.Role() == "mirror") == c.pl.Job.Supervisor.Mirror {
+			for _, v := range c.pieces(p, d) {
+				writes = append(writes, before(v.Index, v.Piece))
+			}
+		}
+		do()
+	case Hold:
+		for _, b := range c.owned(p, d) {
+			reads = append(reads, reduced(b, d))
+		}
+		reads = append(reads, verdict())
+		do()
+	case Offer:
+		// It is the value in Reads, or one that it makes itself.
+		if len(op.Reads) > 0 {
+			reads = []Value{op.As}
+			if op.As.Kind == Parameters {
+				reads = []Value{before(op.As.Index, op.As.Piece)}
+			}
+		} else {
+			writes = []Value{op.As}
+		}
 	case Collect:
 		writes = []Value{state(p, d)}
 		if a == Trainer {

@@ -11,6 +11,7 @@ type Job struct {
 	Layout     Layout     `yaml:"layout"`
 	Save       Save       `yaml:"save"`
 	Supervisor Supervisor `yaml:"supervisor"`
+	Cluster    Cluster    `yaml:"cluster"`
 }
 
 // Model says what is trained.
@@ -96,12 +97,49 @@ type Save struct {
 	Keep  int    `yaml:"keep"`  // checkpoints kept; 0: all; default 0
 }
 
-// Supervisor says how failures are found. Times are seconds.
+// Supervisor says how failures are found and what is done about them. Times are seconds.
 type Supervisor struct {
 	Heartbeat float64 `yaml:"heartbeat"` // default 0.2
 	Suspect   int     `yaml:"suspect"`   // heartbeats missed; default 5
 	Deadline  float64 `yaml:"deadline"`  // without any progress; default 60
 	Join      float64 `yaml:"join"`      // for start-up; default 30
+	// Mirror keeps the state of every shard twice, so that a shard can be restarted. Default true.
+	Mirror bool `yaml:"mirror"`
+	// Restarts of one actor are at most this many within Window seconds. What fails more often is moved, then the
+	// job resumes from a checkpoint. Default 5.
+	Restarts int     `yaml:"restarts"`
+	Window   float64 `yaml:"window"` // default 60
+	// Backoff is the pause before the second restart of an actor within the window. It doubles with every
+	// further one. Default 0.1.
+	Backoff float64 `yaml:"backoff"`
+	// Resumes is how often the job goes back to a checkpoint without getting further than before. Default 2.
+	Resumes  int      `yaml:"resumes"`
+	BadBatch BadBatch `yaml:"bad_batch"`
+	Slow     Slow     `yaml:"slow"`
+}
+
+// BadBatch says what is done about a step whose loss or gradient is not finite, or whose loss is a spike.
+type BadBatch struct {
+	// Policy is stop; skip: the step commits without an update; or rollback: back to a checkpoint, then skip it and the Back steps before. Default stop.
+	Policy string `yaml:"policy"`
+	// Spike is how many standard deviations above the mean of the last Window committed losses make a spike; 0: none do. Default 0.
+	Spike  float64 `yaml:"spike"`
+	Window int     `yaml:"window"` // steps; default 32
+	// Back is the number of steps before the bad one that a rollback undoes; their batches are skipped with the bad one. Default 1.
+	Back int64 `yaml:"back"`
+}
+
+// Slow says what is done about a stage that computes slower than the others.
+type Slow struct {
+	Policy string  `yaml:"policy"` // off, warn, move; default warn
+	Factor float64 `yaml:"factor"` // times as slow as the median of the others; default 2
+	Steps  int     `yaml:"steps"`  // in a row; default 5
+}
+
+// Cluster says how nodes are used.
+type Cluster struct {
+	// Spares is the number of nodes that are kept without actors until another node is lost. Default 0.
+	Spares int `yaml:"spares"`
 }
 
 // Defaults is a job with the defaults of all keys that have one.
@@ -118,8 +156,12 @@ func Defaults() *Job {
 			},
 			Evaluate: Evaluate{Batch: 32},
 		},
-		Layout:     Layout{Data: 1, Tensor: 1, Pipeline: 1, Chunks: 1, Sequence: 1, Expert: 1, Zero: 1, Schedule: "1f1b"},
-		Supervisor: Supervisor{Heartbeat: 0.2, Suspect: 5, Deadline: 60, Join: 30},
+		Layout: Layout{Data: 1, Tensor: 1, Pipeline: 1, Chunks: 1, Sequence: 1, Expert: 1, Zero: 1, Schedule: "1f1b"},
+		Supervisor: Supervisor{
+			Heartbeat: 0.2, Suspect: 5, Deadline: 60, Join: 30, Mirror: true, Restarts: 5, Window: 60, Backoff: 0.1, Resumes: 2,
+			BadBatch: BadBatch{Policy: "stop", Window: 32, Back: 1},
+			Slow:     Slow{Policy: "warn", Factor: 2, Steps: 5},
+		},
 	}
 }
 

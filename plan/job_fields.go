@@ -99,6 +99,11 @@ func assign(v reflect.Value, text string) error {
 			return wrong()
 		}
 		v.SetUint(n)
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return wrong()
+		}
+		v.SetBool(text == "true")
 	case reflect.Float64:
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
@@ -119,6 +124,8 @@ func wanted(k reflect.Kind) string {
 		return "a whole number from 0 to 18446744073709551615"
 	case reflect.Float64:
 		return "a finite number"
+	case reflect.Bool:
+		return "true or false"
 	}
 	return "a whole number of at most 64 bits"
 }

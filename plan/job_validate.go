@@ -313,6 +313,40 @@ func (j *Job) checkSupervisor() *JobError {
 	if limit := s.Heartbeat * float64(s.Suspect); s.Deadline < limit {
 		return bad("supervisor.deadline", "is %g seconds, less than the %d heartbeats of %g seconds after which an actor is suspected; %g or more is legal", s.Deadline, s.Suspect, s.Heartbeat, limit)
 	}
+	return j.checkRecovery()
+}
+
+func (j *Job) checkRecovery() *JobError {
+	s, b := j.Supervisor, j.Supervisor.BadBatch
+	if err := first(
+		whole("supervisor.restarts", s.Restarts, 0, 1<<20),
+		seconds("supervisor.window", s.Window, 1e-3),
+		seconds("supervisor.backoff", s.Backoff, 0),
+		whole("supervisor.resumes", s.Resumes, 0, 1<<20),
+		choice("supervisor.bad_batch.policy", b.Policy, "stop", "skip", "rollback"),
+		positive("supervisor.bad_batch.spike", b.Spike, true),
+		whole("supervisor.bad_batch.window", b.Window, 2, 1<<20),
+		whole("supervisor.bad_batch.back", b.Back, 1, maxSteps),
+		choice("supervisor.slow.policy", s.Slow.Policy, "off", "warn", "move"),
+		whole("supervisor.slow.steps", s.Slow.Steps, 1, 1<<20),
+		whole("cluster.spares", j.Cluster.Spares, 0, maxActors),
+	); err != nil {
+		return err
+	}
+	if f := s.Slow.Factor; !(f > 1 && f <= maxSeconds) {
+		return bad("supervisor.slow.factor", "is %g; numbers above 1 up to %g are legal", f, float64(maxSeconds))
+	}
+	if b.Policy == "rollback" && (j.Save.Dir == "" || j.Save.Every == 0) {
+		return bad("supervisor.bad_batch.policy", "is rollback, but save.dir is %q and save.every %d: there is no checkpoint to go back to; a folder and save.every above 0, or the policies stop and skip, are legal", j.Save.Dir, j.Save.Every)
+	}
+	return nil
+}
+
+// seconds checks a time.
+func seconds(key string, s, least float64) *JobError {
+	if !(s >= least && s <= maxSeconds) {
+		return bad(key, "is %g seconds; %g to %g are legal", s, least, float64(maxSeconds))
+	}
 	return nil
 }
 

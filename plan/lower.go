@@ -28,15 +28,15 @@ func New(job *Job, m *model.Model, opt Options) (*Plan, error) {
 		Job:     &j,
 		Model:   m,
 		Resume:  opt.Resume,
-		Actors:  place(j.Layout.Pipeline, j.Layout.Data, opt.Nodes),
 		Stages:  stages,
 		Train:   cut(j.Train.Batch, j.Train.MicroBatch, j.Layout.Data),
 		Held:    cut(j.Train.Evaluate.Batch, j.Train.MicroBatch, j.Layout.Data),
 		Buckets: pieces(m, stages, j.Layout.Data),
 	}
+	pl.Actors = place(pl, opt.Nodes)
 	order, _ := schedule.ByName(j.Layout.Schedule)
 	l := newLowering(pl, order)
-	for ph, lower := range [Phases]func(ActorID, int) []Op{l.init, l.evaluate, l.snapshot, l.train} {
+	for ph, lower := range [Phases]func(ActorID, int) []Op{l.init, l.recover, l.evaluate, l.snapshot, l.train} {
 		pl.Programs[ph] = make(map[ActorID]*Program, len(pl.Actors))
 		for i, a := range pl.Actors {
 			ops := lower(a.ID, i)
@@ -201,13 +201,13 @@ func (l *lowering) forward(o *ops, p, d, m int, save bool) {
 	o.send(out, to)
 }
 
-// load receives the parameters of a stage from the shards and loads them.
-func (l *lowering) load(o *ops, p int) {
+// load receives the parameters of a stage from those who have the pieces, and loads them.
+func (l *lowering) load(o *ops, p int, from func(p, d int) ActorID) {
 	for _, b := range l.buckets[p] {
 		op := Op{Kind: Load, Bucket: b, Writes: []Value{params(b, -1)}}
 		for j, piece := range l.Buckets[b].Pieces {
 			if piece.Len() > 0 {
-				o.receive(params(b, j), ShardID(l.Buckets[b].Rank, j))
+				o.receive(params(b, j), from(l.Buckets[b].Rank, j))
 				op.Reads = append(op.Reads, params(b, j))
 			}
 		}

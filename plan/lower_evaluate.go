@@ -1,6 +1,6 @@
 package plan
 
-// evaluate: forward passes over held-out text; shards only report.
+// evaluate: forward passes over held-out text; shards and mirrors only report.
 func (l *lowering) evaluate(a ActorID, index int) []Op {
 	var o ops
 	p, d, _ := a.Rank()
@@ -15,6 +15,9 @@ func (l *lowering) evaluate(a ActorID, index int) []Op {
 				l.forward(&o, p, d, m, false)
 			}
 		}
+	case "shard", "mirror":
+		l.begin(&o, a)
+		l.offerState(&o, a)
 	}
 	o.finish(index)
 	return o

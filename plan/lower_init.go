@@ -1,6 +1,6 @@
 package plan
 
-// init: shards make or restore their state and give the stages their parameters.
+// init: shards and mirrors make or restore their state, and shards give the stages their parameters.
 func (l *lowering) init(a ActorID, index int) []Op {
 	var o ops
 	p, d, _ := a.Rank()
@@ -14,12 +14,21 @@ func (l *lowering) init(a ActorID, index int) []Op {
 			o.add(collect)
 			for _, s := range owners {
 				o.send(s.state, s.id)
+				if s.mirror != "" {
+					o.send(s.state, s.mirror)
+				}
 			}
 		}
 		l.finishTrainer(&o, nil)
 		return o
 	case "stage":
-		l.load(&o, p)
+		l.load(&o, p, ShardID)
+	case "mirror":
+		if l.Resume {
+			o.restore(state(p, d), Trainer)
+		} else {
+			o.add(Op{Kind: Restore})
+		}
 	case "shard":
 		if parts := l.Parts(p, d); len(parts) > 0 {
 			restore := Op{Kind: Restore}
@@ -43,6 +52,7 @@ func (l *lowering) init(a ActorID, index int) []Op {
 // owner is a shard that owns something.
 type owner struct {
 	id          ActorID
+	mirror      ActorID // empty if it has none
 	state, norm Value
 }
 
@@ -52,7 +62,11 @@ func (l *lowering) owners() []owner {
 	for p := range l.Stages {
 		for d := range l.degree() {
 			if len(l.Parts(p, d)) > 0 {
-				owners = append(owners, owner{ShardID(p, d), state(p, d), norm(p, d)})
+				o := owner{id: ShardID(p, d), state: state(p, d), norm: norm(p, d)}
+				if l.mirrored(p, d) {
+					o.mirror = MirrorID(p, d)
+				}
+				owners = append(owners, o)
 			}
 		}
 	}

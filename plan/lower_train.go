@@ -17,7 +17,9 @@ func (l *lowering) train(a ActorID, index int) []Op {
 	case "stage":
 		l.trainStage(&o, p, d)
 	case "shard":
-		l.trainShard(&o, p, d)
+		l.trainShard(&o, a)
+	case "mirror":
+		l.trainMirror(&o, a)
 	}
 	o.finish(index)
 	return o
@@ -35,6 +37,9 @@ func (l *lowering) trainTrainer(o *ops) {
 	o.add(decide)
 	for _, s := range owners {
 		o.send(verdict(), s.id)
+		if s.mirror != "" {
+			o.send(verdict(), s.mirror)
+		}
 	}
 	l.finishTrainer(o, losses)
 }
@@ -58,7 +63,7 @@ func (l *lowering) trainStage(o *ops, p, d int) {
 			l.backwardWeight(o, p, m, sums)
 		}
 	}
-	l.load(o, p)
+	l.load(o, p, ShardID)
 }
 
 func (l *lowering) backwardInput(o *ops, p, d, m int) {
@@ -147,11 +152,14 @@ func (l *lowering) grow(o *ops, u *sum, node Range) {
 	}
 }
 
-func (l *lowering) trainShard(o *ops, p, d int) {
+func (l *lowering) trainShard(o *ops, a ActorID) {
+	p, d, _ := a.Rank()
 	parts := l.Parts(p, d)
 	if len(parts) == 0 {
 		return
 	}
+	l.begin(o, a)
+	l.offerState(o, a)
 	square := Op{Kind: SquareNorm, Writes: []Value{norm(p, d)}}
 	for _, part := range parts {
 		b := part.Bucket
@@ -166,6 +174,9 @@ func (l *lowering) trainShard(o *ops, p, d int) {
 			}
 		}
 		o.add(op)
+		if l.mirrored(p, d) {
+			o.send(reduced(b, d), MirrorID(p, d))
+		}
 		square.Reads = append(square.Reads, reduced(b, d))
 	}
 	o.add(square)
@@ -176,4 +187,20 @@ func (l *lowering) trainShard(o *ops, p, d int) {
 		o.add(Op{Kind: Update, Bucket: b, Reads: []Value{reduced(b, d), verdict()}, Writes: []Value{params(b, d)}})
 		l.publish(o, b, d)
 	}
+}
+
+// trainMirror: the mirror gets what the shard updates its state with, and applies it when the step has committed.
+func (l *lowering) trainMirror(o *ops, a ActorID) {
+	p, d, _ := a.Rank()
+	l.begin(o, a)
+	l.offerState(o, a)
+	hold := Op{Kind: Hold}
+	for _, part := range l.Parts(p, d) {
+		v := reduced(part.Bucket, d)
+		o.receive(v, ShardID(p, d))
+		hold.Reads = append(hold.Reads, v)
+	}
+	o.receive(verdict(), Trainer)
+	hold.Reads = append(hold.Reads, verdict())
+	o.add(hold)
 }

@@ -161,8 +161,12 @@ func TestMicroBatches(t *testing.T) {
 
 func TestPlace(t *testing.T) {
 	nodes := func(pipeline, data, nodes int) string {
+		pl, err := New(toyJob(8, 1, pipeline, data, "1f1b"), toy(8), Options{Nodes: nodes})
+		if err != nil {
+			t.Fatal(err)
+		}
 		s := ""
-		for _, a := range place(pipeline, data, nodes) {
+		for _, a := range pl.Actors {
 			s += fmt.Sprint(a.Node)
 		}
 		return s
@@ -171,14 +175,14 @@ func TestPlace(t *testing.T) {
 		pipeline, data, nodes int
 		want                  string
 	}{
-		{2, 1, 0, "0" + "00" + "00"},
-		{2, 1, 1, "0" + "11" + "11"},
-		{2, 1, 2, "0" + "12" + "12"},
-		{4, 1, 2, "0" + "1122" + "1122"},
-		{2, 2, 2, "0" + "1122" + "1122"},
-		{1, 4, 4, "0" + "1234" + "1234"},
-		{3, 1, 2, "0" + "112" + "112"},
-		{1, 1, 4, "0" + "1" + "1"},
+		{2, 1, 0, "0" + "00" + "00" + "00"},
+		{2, 1, 1, "0" + "11" + "11" + "11"},
+		{2, 1, 2, "0" + "12" + "12" + "21"},
+		{4, 1, 2, "0" + "1122" + "1122" + "2211"},
+		{2, 2, 2, "0" + "1122" + "1122" + "2211"},
+		{1, 4, 4, "0" + "1234" + "1234" + "2341"},
+		{3, 1, 2, "0" + "112" + "112" + "221"},
+		{1, 1, 4, "0" + "1" + "1" + "2"},
 	} {
 		if got := nodes(c.pipeline, c.data, c.nodes); got != c.want {
 			t.Errorf("pipeline %d, data %d on %d nodes: %s, want %s", c.pipeline, c.data, c.nodes, got, c.want)

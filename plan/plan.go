@@ -46,7 +46,8 @@ type Plan struct {
 	Model *model.Model
 	// Resume says that Init restores the state from a checkpoint that the trainer holds.
 	Resume bool
-	// Actors: the trainer, the stages and the shards, by pipeline rank and then data rank.
+	// Actors: the trainer, the stages, the shards and the mirrors, by pipeline rank and then data rank. A
+	// shard that owns nothing has no mirror.
 	Actors []Actor
 	// Stages are the layers of each pipeline rank; a range may be empty.
 	Stages  []Range

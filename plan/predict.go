@@ -3,7 +3,7 @@ package plan
 import "github.com/troupe-train/troupe/model"
 
 // predict runs the programs on paper: each operation takes as long as its floating-point
-// operations, messages take no time, and every buffer is charged as the executors charge it. The
+// operations, messages take no time, and every buffer is charged as the executors charge it. Nobody fails. The
 // memory of an actor is that at its highest point in any phase, so the parts are those of one moment and sum to the peak.
 //
 // Elements are taken as float32. Left out are what is not charged to an account: the programs and
@@ -18,6 +18,9 @@ func predict(pl *Plan) Prediction {
 		node[a.ID] = a.Node
 	}
 	for ph := range Phases {
+		if ph == RecoverPhase {
+			continue
+		}
 		times := simulate(pl, ph)
 		for i := range pl.Actors {
 			measure(pl, ph, i, node, times, &accounts[i])

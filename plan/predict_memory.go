@@ -75,6 +75,8 @@ type memory struct {
 	// saved and stashed are what a micro-batch keeps between F, B and W at a stage.
 	saved, stashed map[int][]*buffer
 	outbox         []*buffer
+	// held is what a shard or mirror keeps from an update to the commit. Advance ends it.
+	held []*buffer
 }
 
 // measure follows the program of actor i, whose account goes from phase to phase with what lasts.
@@ -110,9 +112,10 @@ func measure(pl *Plan, ph Phase, i int, node map[ActorID]int, t times, a *accoun
 		}
 	}
 	release(m.outbox) // the commit
+	m.advance()
 }
 
-// found charges what lasts from Init on: the parameters of a stage; weights and moments of a shard.
+// found charges what lasts from Init on: the parameters of a stage; weights and moments of a shard or mirror.
 func (m *memory) found() {
 	p, d, _ := m.actor.Rank()
 	switch m.actor.Role() {
@@ -126,7 +129,7 @@ func (m *memory) found() {
 				}
 			}
 		}
-	case "shard":
+	case "shard", "mirror":
 		n := m.owned(p, d)
 		m.take(parameterBytes, elementBytes*n)
 		m.take(optimizerBytes, elementBytes*n*m.moments())
@@ -174,7 +177,7 @@ func (m *memory) bytes(v Value) int64 {
 		return elementBytes * int64(rows()) * int64(m.pl.Model.Context)
 	case Activation, ActivationGrad:
 		return elementBytes * int64(m.pl.Model.In(v.Index)[0].Len(rows(), m.pl.Model.Context))
-	case Gradient, Parameters:
+	case Gradient, Reduced, Parameters:
 		return elementBytes * int64(m.pl.Buckets[v.Index].Pieces[v.Piece].Len())
 	case Loss, Verdict:
 		return statBytes

@@ -5,8 +5,11 @@ import "github.com/troupe-train/troupe/model"
 // run charges one operation as the executors of stages, shards and the trainer do.
 func (m *memory) run(op *Op) {
 	switch op.Kind {
-	case Send:
-		m.outbox = append(m.outbox, m.values[op.Reads[0]].retain())
+	case Send, Offer:
+		// An offer that nobody needs is not made.
+		if len(op.Reads) > 0 {
+			m.outbox = append(m.outbox, m.values[op.Reads[0]].retain())
+		}
 	case Forward:
 		m.forward(op)
 	case BackwardInput:
@@ -24,14 +27,43 @@ func (m *memory) run(op *Op) {
 	case Reduce:
 		m.values[op.Writes[0]] = m.reduce(op)
 	case Update:
-		// New weights are written beside the old ones, which end.
+		// New weights are written beside the old ones.
 		_, d, _ := m.actor.Rank()
-		n := elementBytes * int64(m.pl.Buckets[op.Bucket].Pieces[d].Len())
-		m.take(parameterBytes, n)
-		m.take(parameterBytes, -n)
+		n := int64(m.pl.Buckets[op.Bucket].Pieces[d].Len())
+		m.values[op.Writes[0]] = m.alloc(parameterBytes, elementBytes*n)
+		scratch := elementBytes * min(n, scratchMost) * m.moments()
+		m.take(workBytes, scratch)
+		m.take(workBytes, -scratch)
+		m.hold(op)
+	case Hold:
+		m.hold(op)
 	case Feed, SquareNorm, Decide, Collect:
 		for _, v := range op.Writes {
 			m.values[v] = m.alloc(messageBytes, m.bytes(v))
+		}
+	}
+}
+
+// scratchMost is the most elements whose moments an update makes beside the old ones.
+const scratchMost = 64 * NormBlock
+
+// advance charges what the first operation of the next step does: new weights of one part after the other beside
+// the old ones. What was held ends with it.
+func (m *memory) advance() {
+	p, d, _ := m.actor.Rank()
+	for i, b := range m.held {
+		n := elementBytes * int64(m.pl.Parts(p, d)[i].Range.Len())
+		m.take(parameterBytes, n)
+		m.take(parameterBytes, -n)
+		b.release()
+	}
+}
+
+// hold keeps what an update is made of, part by part.
+func (m *memory) hold(op *Op) {
+	for _, v := range op.Reads {
+		if v.Kind == Reduced {
+			m.held = append(m.held, m.values[v].retain())
 		}
 	}
 }

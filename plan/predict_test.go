@@ -66,18 +66,26 @@ func TestMemory(t *testing.T) {
 	if stage != want {
 		t.Errorf("stage: predicted\n%+v, want\n%+v", stage, want)
 	}
-	// The highest point of a shard is a snapshot: weights, two moments, and a copy of them.
-	want = ActorPrediction{ID: ShardID(1, 0), Parameters: bucket, Optimizer: 2 * bucket, Messages: 3 * bucket}
+	// The highest point of a shard is the update: weights and new ones, two moments, scratch for the new
+	// ones, and the squares of 4 blocks of w and one of b.
+	want = ActorPrediction{ID: ShardID(1, 0), Parameters: 2 * bucket, Optimizer: 2 * bucket, Messages: 5 * 8, Workspace: 2 * bucket}
 	if shard != want {
 		t.Errorf("shard: predicted\n%+v, want\n%+v", shard, want)
 	}
-	if shard.Peak() != 6*bucket {
+	if shard.Peak() != 6*bucket+40 {
 		t.Errorf("peak is %d", shard.Peak())
+	}
+	// A mirror in this process holds weights, new ones when it advances, and two moments; the gradient that it
+	// keeps is charged to the stage.
+	want = ActorPrediction{ID: MirrorID(1, 0), Parameters: 2 * bucket, Optimizer: 2 * bucket}
+	if mirror := pl.Predicted.Actors[8]; mirror != want {
+		t.Errorf("mirror: predicted\n%+v, want\n%+v", mirror, want)
 	}
 }
 
-// TestMemoryOfReduce counts the bytes of a shard in a step: weights, new ones of one bucket beside the old,
-// two moments, one sum of each bucket with several parts, and the norm of the blocks.
+// TestMemoryOfReduce counts the bytes of a shard in a step: weights, new ones beside the old, because both
+// are needed until the commit, two moments, scratch for those of one bucket, one sum of each bucket with several
+// parts, and the norm of the blocks.
 func TestMemoryOfReduce(t *testing.T) {
 	for _, c := range []struct{ data, sums int }{
 		{1, 0}, // what comes is the sum itself
@@ -103,8 +111,7 @@ func TestMemoryOfReduce(t *testing.T) {
 			owned += 4 * int64(part.Range.Len())
 			blocks += int64(len(part.Blocks))
 		}
-		one := 4 * int64(parts[0].Range.Len())
-		want := 3*owned + one + 8*blocks
+		want := 4*owned + 8*blocks + 8*int64(parts[2].Range.Len())
 		want += int64(c.sums) * owned
 		if len(parts) != 3 || a.peak != want {
 			t.Errorf("data %d: %d parts, peak %d, want %d", c.data, len(parts), a.peak, want)

@@ -6,24 +6,26 @@ import (
 	"strings"
 )
 
-// ActorID names an actor: "trainer", "stage.p1.d0", "shard.p1.d0" (pipeline rank, data rank). It
+// ActorID names an actor: "trainer", "stage.p1.d0", "shard.p1.d0", "mirror.p1.d0" (pipeline rank, data rank). It
 // is the same in every layout that has the actor, and is legal inside a NATS subject.
 type ActorID string
 
 // Trainer is the one actor that starts and commits steps.
 const Trainer ActorID = "trainer"
 
-// StageID and ShardID name the actors of pipeline rank p and data rank d.
-func StageID(p, d int) ActorID { return ActorID(fmt.Sprintf("stage.p%d.d%d", p, d)) }
-func ShardID(p, d int) ActorID { return ActorID(fmt.Sprintf("shard.p%d.d%d", p, d)) }
+// StageID, ShardID and MirrorID name the actors of pipeline rank p and data rank d. The mirror of
+// a shard holds the same state, on another node where there is one.
+func StageID(p, d int) ActorID  { return ActorID(fmt.Sprintf("stage.p%d.d%d", p, d)) }
+func ShardID(p, d int) ActorID  { return ActorID(fmt.Sprintf("shard.p%d.d%d", p, d)) }
+func MirrorID(p, d int) ActorID { return ActorID(fmt.Sprintf("mirror.p%d.d%d", p, d)) }
 
-// Role is "trainer", "stage" or "shard".
+// Role is "trainer", "stage", "shard" or "mirror".
 func (a ActorID) Role() string {
 	role, _, _ := strings.Cut(string(a), ".")
 	return role
 }
 
-// Rank returns the pipeline and data rank of a stage or shard.
+// Rank returns the pipeline and data rank of a stage, shard or mirror.
 func (a ActorID) Rank() (pipeline, data int, ok bool) {
 	parts := strings.Split(string(a), ".")
 	if len(parts) != 3 || len(parts[1]) < 2 || parts[1][0] != 'p' || len(parts[2]) < 2 || parts[2][0] != 'd' {
@@ -41,6 +43,9 @@ type Phase uint8
 const (
 	// InitPhase gives every shard its state (fresh from the seed, or from a checkpoint) and every stage its parameters.
 	InitPhase Phase = iota
+	// RecoverPhase gives an actor that begins a new life the state at the start of the step. Only that
+	// actor walks it, before it walks the round that is open; see Offer.
+	RecoverPhase
 	// EvaluatePhase runs forward on held-out text.
 	EvaluatePhase
 	// SnapshotPhase brings the state of every shard to the trainer, which writes a checkpoint.
@@ -52,7 +57,7 @@ const (
 
 func (p Phase) String() string {
 	if p < Phases {
-		return [...]string{"init", "evaluate", "snapshot", "train"}[p]
+		return [...]string{"init", "recover", "evaluate", "snapshot", "train"}[p]
 	}
 	return fmt.Sprintf("Phase(%d)", uint8(p))
 }
@@ -98,7 +103,8 @@ const (
 	Norm
 	// Verdict is the trainer's decision on the step: F64 [1], the factor that clips the gradient.
 	Verdict
-	// Parameters is shard Piece's range of bucket Index; with Piece < 0 the whole bucket, in place at a stage.
+	// Parameters is shard Piece's range of bucket Index; with Piece < 0 the whole bucket, in place at a
+	// stage. With Use 1 they are those of the start of the step, at who offers them.
 	Parameters
 	// State is the weights and optimizer moments of shard (pipeline Index, data Piece).
 	State
@@ -145,6 +151,9 @@ func (v Value) String() string {
 		return s
 	case Reduced, Parameters:
 		s := fmt.Sprintf("%s bucket %d", v.Kind, v.Index)
+		if v.Use > 0 {
+			s = "old " + s
+		}
 		if v.Piece >= 0 {
 			s += fmt.Sprintf(" piece %d", v.Piece)
 		}
@@ -175,8 +184,8 @@ const (
 	Add
 	// Load copies the pieces in Reads into the bucket's parameters (stage).
 	Load
-	// Restore gives a shard its state: from the State in Reads, or from the seed if there is none.
-	// It writes the shard's pieces of Parameters.
+	// Restore gives a shard or mirror its state: from the State in Reads, or from the seed if there is
+	// none. In Init a shard's writes its pieces of Parameters.
 	Restore
 	// Reduce sums gradients over tree nodes and uses in canonical order (shard).
 	Reduce
@@ -184,8 +193,18 @@ const (
 	SquareNorm
 	// Decide writes Verdict from all Norm and Loss (trainer).
 	Decide
-	// Update makes the new Parameters of a shard's piece of a bucket from Reduced and Verdict.
+	// Update makes the new Parameters of a shard's piece of a bucket from Reduced and Verdict. The
+	// shard keeps its state and both of them: the state at the start of the step must last until the commit.
 	Update
+	// Hold keeps all Reduced of a shard and the Verdict at its mirror.
+	Hold
+	// Advance brings the state of a shard or mirror to the step of the round: when the step before has
+	// committed, what was held is applied. Where stages recover from it, it writes the pieces of Parameters.
+	Advance
+	// Offer says that Peer may have the message As of the Recover round of this step: when Peer begins a
+	// new life in this round, it is sent. It is the value in Reads, or, without Reads, what the
+	// operation writes when it is run for the first Peer that needs it.
+	Offer
 	// Collect writes State (shard: its own; trainer in Init: from the checkpoint).
 	Collect
 	// Finish writes Report: the actor's program has ended. At the trainer it reads all reports.
@@ -196,10 +215,13 @@ const (
 func (k OpKind) String() string {
 	if k > 0 && k < opKinds {
 		return [...]string{"receive", "send", "feed", "forward", "backward-input", "backward-weight", "add", "load", "restore", "reduce",
-			"square-norm", "decide", "update", "collect", "finish"}[k-1]
+			"square-norm", "decide", "update", "hold", "advance", "offer", "collect", "finish"}[k-1]
 	}
 	return fmt.Sprintf("OpKind(%d)", uint8(k))
 }
+
+// Valid reports whether k is a kind of operation.
+func (k OpKind) Valid() bool { return k > 0 && k < opKinds }
 
 // Op is one operation of a program.
 type Op struct {
@@ -209,7 +231,7 @@ type Op struct {
 	Lo, Hi int
 	Bucket int
 	Micro  int
-	// Peer and As are for Send and Receive.
+	// Peer is for Send, Receive and Offer, As for Send and Offer.
 	Peer ActorID
 	As   Value
 	// Reads must be there before the operation starts; Writes are there when it is complete;
@@ -224,6 +246,8 @@ func (o Op) String() string {
 		return fmt.Sprintf("send %s to %s", o.As, o.Peer)
 	case Receive:
 		return fmt.Sprintf("receive %s from %s", o.written(), o.Peer)
+	case Offer:
+		return fmt.Sprintf("offer %s to %s", o.As, o.Peer)
 	case Forward, BackwardInput, BackwardWeight:
 		return fmt.Sprintf("%s layers %d..%d micro-batch %d", o.Kind, o.Lo, o.Hi-1, o.Micro)
 	case Feed:

@@ -13,6 +13,7 @@ func saved(chunk, m int) Value   { return Value{Kind: Saved, Index: chunk, Lo: m
 func stashed(chunk, m int) Value { return Value{Kind: Stashed, Index: chunk, Lo: m, Piece: -1} }
 func reduced(b, piece int) Value { return Value{Kind: Reduced, Index: b, Piece: piece} }
 func params(b, piece int) Value  { return Value{Kind: Parameters, Index: b, Piece: piece} }
+func before(b, piece int) Value  { return Value{Kind: Parameters, Index: b, Use: 1, Piece: piece} }
 func norm(p, d int) Value        { return Value{Kind: Norm, Index: p, Piece: d} }
 func state(p, d int) Value       { return Value{Kind: State, Index: p, Piece: d} }
 func verdict() Value             { return Value{Kind: Verdict, Piece: -1} }

@@ -4,17 +4,23 @@ import (
 	"time"
 
 	"github.com/troupe-train/troupe/actors/machine"
+	"github.com/troupe-train/troupe/plan"
 )
 
-// moment is an event of a machine at a virtual time. Moments of one time are ordered by number,
-// in which they were made.
+// moment is what happens at a virtual time. Moments of one time are ordered by number, in which they were made.
 type moment struct {
 	at     time.Duration
 	number int
-	actor  *actor
-	event  machine.Event
+	// event happens to actor, or to whoever lives as to at that time.
+	actor *actor
+	to    plan.ActorID
+	event machine.Event
+	// from is the life that sent a message.
+	from *actor
 	// ends says that the operation on the actor's stream is complete.
 	ends bool
+	// do, if not nil, happens to nobody.
+	do func()
 }
 
 func (m *moment) before(n *moment) bool {

@@ -3,15 +3,11 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-train/troupe/actors/machine"
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/random"
-	"github.com/troupe-train/troupe/messages"
 	"github.com/troupe-train/troupe/plan"
 )
 
@@ -21,7 +17,8 @@ type world struct {
 	kernels device.Kernels
 	key     uint64
 	draws   uint64
-	actors  []*actor
+	// lives are all that there were; byID has the present one of every actor.
+	lives   []*actor
 	byID    map[plan.ActorID]*actor
 	queue   queue
 	numbers int
@@ -30,20 +27,12 @@ type world struct {
 	result  Result
 	stopped bool
 	err     error
-}
-
-// actor is an actor and its stream: items run one after the other, a launch takes time and the rest none.
-type actor struct {
-	Actor
-	id     plan.ActorID
-	items  []machine.Effect
-	runs   bool
-	broken bool // an operation failed: nothing more is run
-	busy   time.Duration
+	cluster *cluster // nil: nobody answers failures
 }
 
 // Run drives the actors until the trainer ends the run. Its error is that of the trainer's Stop, a
-// *Deadlock, or what broke an invariant of the simulation; the Result is there in any case.
+// *Deadlock, what a recovery gave up with, or what broke an invariant of the simulation; the Result is
+// there in any case.
 func Run(c Config) (*Result, error) {
 	if c.OpTimeMax == 0 {
 		c.OpTimeMax = time.Millisecond
@@ -54,12 +43,13 @@ func Run(c Config) (*Result, error) {
 	w := &world{Config: c, key: random.Key(random.String("sim"), c.Seed), byID: map[plan.ActorID]*actor{}}
 	w.result.Sent = map[plan.Kind]int64{}
 	for _, a := range c.Actors {
-		x := &actor{Actor: a, id: a.Machine.ID()}
-		w.actors = append(w.actors, x)
-		w.byID[x.id] = x
+		w.bear(a, 0)
 	}
 	if w.byID[plan.Trainer] == nil {
 		return nil, fmt.Errorf("sim: none of the %d actors is the trainer", len(c.Actors))
+	}
+	if c.Cluster != nil {
+		w.cluster = newCluster(w, c.Cluster)
 	}
 	w.trace.start(c.Trace)
 	s, err := c.Device.OpenStream("sim", 1)
@@ -76,12 +66,15 @@ func Run(c Config) (*Result, error) {
 		err = closed
 	}
 	w.result.Time = w.now
+	if w.cluster != nil {
+		w.result.Struck = w.cluster.Faults.Struck()
+	}
 	w.result.Trace = w.trace.sum()
 	return &w.result, err
 }
 
 func (w *world) run() error {
-	w.schedule(0, w.byID[plan.Trainer], machine.Begin{}, false)
+	w.happen(0, w.byID[plan.Trainer], machine.Begin{})
 	for !w.stopped && w.err == nil {
 		if len(w.queue) == 0 {
 			w.err = w.deadlock()
@@ -93,15 +86,32 @@ func (w *world) run() error {
 		}
 		m := w.queue.pop()
 		w.now = m.at
-		w.result.Events++
-		w.trace.event(w.now, m.actor.id, m.event)
-		if m.ends {
-			m.actor.runs = false
-		}
-		w.perform(m.actor, m.actor.Machine.Handle(m.event))
-		w.pump(m.actor)
+		w.handle(m)
 	}
 	return errors.Join(w.err, w.finish())
+}
+
+// handle lets a moment happen.
+func (w *world) handle(m moment) {
+	if m.do != nil {
+		m.do()
+		return
+	}
+	a := w.receiver(&m)
+	if a == nil {
+		return
+	}
+	w.result.Events++
+	w.trace.event(w.now, a.id, m.event)
+	if m.ends {
+		a.runs = false
+	}
+	if w.cluster != nil && w.cluster.arrives(a, m.event) {
+		release(machine.Discard(m.event))
+		return
+	}
+	w.perform(a, a.Machine.Handle(m.event))
+	w.pump(a)
 }
 
 // draw is the next random number in [0,1).
@@ -110,132 +120,54 @@ func (w *world) draw() float64 {
 	return random.Uniform(w.key, w.draws)
 }
 
-func (w *world) schedule(after time.Duration, a *actor, e machine.Event, ends bool) {
+func (w *world) push(after time.Duration, m moment) {
 	w.numbers++
-	w.queue.push(moment{at: w.now + after, number: w.numbers, actor: a, event: e, ends: ends})
+	m.at, m.number = w.now+after, w.numbers
+	w.queue.push(m)
 }
 
-func (w *world) perform(a *actor, effects []machine.Effect) {
-	for _, e := range effects {
-		switch e := e.(type) {
-		case machine.Send:
-			w.send(e.Message)
-		case machine.Launch, machine.Drop:
-			a.items = append(a.items, e)
-		case machine.Refused:
-			if len(w.result.Refused) < 100 {
-				w.result.Refused = append(w.result.Refused, e)
-			}
-		case machine.Fail:
-			w.schedule(w.delay(), w.byID[plan.Trainer], machine.Failed{Actor: a.id, Round: e.Round, Op: e.Op, Cause: e.Cause.Error()}, false)
-		case machine.Committed:
-		case machine.Stop:
-			w.stopped = true
-			w.err = errors.Join(w.err, e.Err)
-		default:
-			panic(fmt.Sprintf("sim: %s wants an effect %T, which is not known", a.id, e))
-		}
-	}
+// happen lets an event happen to a life.
+func (w *world) happen(after time.Duration, a *actor, e machine.Event) {
+	w.push(after, moment{actor: a, event: e})
 }
 
-// send puts a message, and perhaps a copy, on the network. Each holds its own reference.
-func (w *world) send(m machine.Message) {
-	to := w.byID[m.Name.To]
-	if to == nil {
-		w.err = fmt.Errorf("sim: there is no actor %s for %s", m.Name.To, m.Name)
-		return
-	}
-	w.result.Messages++
-	copies := 1
-	if w.Network.Duplicates > 0 && w.draw() < w.Network.Duplicates {
-		copies = 2
-		w.result.Duplicates++
-	}
-	if m.Payload != nil {
-		w.result.Sent[m.Name.Value.Kind] += m.Payload.Bytes()
-	}
-	for range copies {
-		if m.Payload != nil {
-			m.Payload.Retain()
-		}
-		w.schedule(w.delay(), to, machine.Arrived{Message: m}, false)
-	}
-}
-
-func (w *world) delay() time.Duration {
-	n := &w.Network
-	d := n.DelayMin
-	if n.DelayMax > n.DelayMin {
-		d += time.Duration(w.draw() * float64(n.DelayMax-n.DelayMin))
-	}
-	if n.Stragglers > 0 && w.draw() < n.Stragglers {
-		d *= time.Duration(n.StragglerFactor)
-	}
-	return d
-}
-
-// pump runs what is queued on an actor's stream up to and including the next launch.
-func (w *world) pump(a *actor) {
-	for !a.runs && len(a.items) > 0 {
-		e := a.items[0]
-		a.items = a.items[1:]
-		switch e := e.(type) {
-		case machine.Drop:
-			e.Payload.Release()
-		case machine.Launch:
-			if a.broken {
-				continue
-			}
-			took := time.Duration(w.draw() * float64(w.OpTimeMax))
-			a.busy += took
-			c := machine.Completed{Round: e.Round, Op: e.Index, Elapsed: took}
-			c.Out, c.Err = w.launch(a, e)
-			a.runs, a.broken = true, c.Err != nil
-			w.schedule(took, a, c, true)
-		}
-	}
-}
-
-func (w *world) launch(a *actor, l machine.Launch) (out []machine.Payload, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &device.Panic{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	if l.Op.Kind == plan.Finish && a.id != plan.Trainer {
-		b, err := proto.Marshal(&messages.ActorReport{
-			Actor: string(a.id), BusyNs: int64(a.busy), PeakBytes: a.Account.Peak(), HeldBytes: a.Account.Held(),
-		})
-		return []machine.Payload{machine.Blob(b)}, err
-	}
-	return l.Perform(w.kernels, a.Executor)
-}
+// later does something that happens to nobody.
+func (w *world) later(after time.Duration, do func()) { w.push(after, moment{do: do}) }
 
 // finish gives back every reference, and says which actor still holds what it should not.
 func (w *world) finish() error {
 	for len(w.queue) > 0 {
 		m := w.queue.pop()
-		if m.ends {
-			m.actor.runs = false
+		if m.event != nil {
+			release(machine.Discard(m.event))
 		}
-		release(machine.Discard(m.event))
 	}
-	for _, a := range w.actors {
-		if c, ok := a.Machine.(machine.Closer); ok {
-			a.items = append(a.items, c.Close()...)
+	for _, a := range w.lives {
+		switch {
+		case a.dead:
+		case w.byID[a.id] != a: // it went on unheard
+			a.dead = true
+			a.end()
+			a.close()
+		default:
+			a.end()
 		}
-		release(a.items)
-		a.items = nil
-	}
-	if w.err != nil {
-		return nil // executors keep what they had when the run broke off
 	}
 	var held []error
-	for _, a := range w.actors {
-		for _, l := range []device.Label{device.Gradients, device.Activations, device.Messages, device.Workspace} {
-			if n := a.Account.HeldFor(l); n != 0 {
-				held = append(held, fmt.Errorf("sim: %s holds %d bytes of %s after the end", a.id, n, l))
+	for _, a := range w.lives {
+		for l := device.Parameters; l <= device.Workspace; l++ {
+			// Executors keep what they had when a run broke off, and weights and moments at any end.
+			if w.err != nil || a.Account == nil || !a.dead && (l == device.Parameters || l == device.Optimizer) {
+				continue
 			}
+			if n := a.Account.HeldFor(l); n != 0 {
+				held = append(held, fmt.Errorf("sim: %s (incarnation %d) holds %d bytes of %s after the end", a.id, a.incarnation, n, l))
+			}
+		}
+	}
+	for _, a := range w.lives {
+		if !a.dead && a.incarnation > 0 {
+			a.close()
 		}
 	}
 	return errors.Join(held...)

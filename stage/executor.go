@@ -21,17 +21,22 @@ type Executor struct {
 	device  device.Device
 	account *device.Account
 	weights *Weights
-	chunks  map[plan.Range]*Chunk
-	tapes   map[tapeKey]*tape
+	chunks  []*Chunk
+	// tapes is what is kept, by chunk and micro-batch.
+	tapes [][]*Tape
+
+	// For operations that allocate nothing on the Go heap.
+	outs      machine.Outs
+	gradients []gradient
+	gradient  func(bucket, use int) device.Slice // of gradients
+	pieces    []plan.Range
+	parts     []device.Slice
 }
 
-// tapeKey names what is kept for a micro-batch in a chunk.
-type tapeKey struct{ chunk, micro int }
-
-type tape struct {
-	*Tape
-	chunk          *Chunk
-	saved, stashed bool
+// gradient is the flat gradient of a use of a bucket.
+type gradient struct {
+	bucket, use int
+	slice       device.Slice
 }
 
 var _ machine.Executor = (*Executor)(nil)
@@ -46,18 +51,28 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", id, err)
 	}
-	return &Executor{
-		plan: p, id: id, device: d, account: account, weights: w,
-		chunks: map[plan.Range]*Chunk{}, tapes: map[tapeKey]*tape{},
-	}, nil
+	x := &Executor{plan: p, id: id, device: d, account: account, weights: w}
+	x.gradient = func(bucket, use int) device.Slice {
+		for _, g := range x.gradients {
+			if g.bucket == bucket && g.use == use {
+				return g.slice
+			}
+		}
+		panic(fmt.Sprintf("%s: no gradient of use %d of bucket %d is asked for", id, use, bucket))
+	}
+	return x, nil
 }
 
 // Close gives back all that the stage holds. Nothing may run any more.
 func (x *Executor) Close() {
-	for key, t := range x.tapes {
-		t.ReleaseSaved()
-		t.ReleaseStash()
-		delete(x.tapes, key)
+	for _, chunk := range x.tapes {
+		for i, t := range chunk {
+			if t != nil {
+				t.ReleaseSaved()
+				t.ReleaseStash()
+				chunk[i] = nil
+			}
+		}
 	}
 	x.weights.Release()
 }
@@ -81,34 +96,45 @@ func (x *Executor) Run(k device.Kernels, round plan.Round, op *plan.Op, in []mac
 
 // Free ends what a chunk keeps for a micro-batch.
 func (x *Executor) Free(_ plan.Round, v plan.Value) {
-	key := tapeKey{v.Index, v.Lo}
-	t := x.tapes[key]
+	if v.Kind != plan.Saved && v.Kind != plan.Stashed {
+		return
+	}
+	place := x.place(v)
+	t := *place
 	if t == nil {
 		return
 	}
-	switch v.Kind {
-	case plan.Saved:
+	if v.Kind == plan.Saved {
 		t.ReleaseSaved()
-		t.saved = false
-	case plan.Stashed:
+	} else {
 		t.ReleaseStash()
-		t.stashed = false
-	default:
-		return
 	}
 	if !t.saved && !t.stashed {
-		delete(x.tapes, key)
+		*place = nil
 	}
+}
+
+// place is where the tape of a saved or stashed value is kept.
+func (x *Executor) place(v plan.Value) **Tape {
+	for len(x.tapes) <= v.Index {
+		x.tapes = append(x.tapes, nil)
+	}
+	for len(x.tapes[v.Index]) <= v.Lo {
+		x.tapes[v.Index] = append(x.tapes[v.Index], nil)
+	}
+	return &x.tapes[v.Index][v.Lo]
 }
 
 // chunk is the one of the layers of op.
 func (x *Executor) chunk(op *plan.Op) *Chunk {
 	layers := plan.Range{Lo: op.Lo, Hi: op.Hi}
-	c := x.chunks[layers]
-	if c == nil {
-		c = NewChunk(x.weights, layers)
-		x.chunks[layers] = c
+	for _, c := range x.chunks {
+		if c.layers == layers {
+			return c
+		}
 	}
+	c := NewChunk(x.weights, layers)
+	x.chunks = append(x.chunks, c)
 	return c
 }
 
@@ -125,12 +151,13 @@ func (x *Executor) forward(k device.Kernels, round plan.Round, op *plan.Op, in [
 		Training:  training,
 		LossScale: 1 / float64(plan.Rows(batches)*context),
 	}
+	c := x.chunk(op)
 	var input device.Slice
 	for i, v := range op.Reads {
 		var err error
 		switch v.Kind {
 		case plan.Activation:
-			n := x.plan.Model.In(op.Lo)[0].Len(b.Rows, context)
+			n := c.segments[0].spec.In[0].Len(b.Rows, context)
 			input, err = machine.TensorOf(v, in[i], x.device.Float(), n)
 		case plan.Tokens:
 			b.Tokens, err = machine.TensorOf(v, in[i], device.I32, b.Rows*context)
@@ -141,18 +168,17 @@ func (x *Executor) forward(k device.Kernels, round plan.Round, op *plan.Op, in [
 			return nil, err
 		}
 	}
-	c := x.chunk(op)
 	y, t, err := c.Forward(k, b, input)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]machine.Payload, len(op.Writes))
+	out := x.outs.Of(op)
 	for i, v := range op.Writes {
 		switch v.Kind {
 		case plan.Saved:
-			x.tapes[tapeKey{v.Index, v.Lo}] = &tape{Tape: t, chunk: c, saved: true}
+			*x.place(v) = t
 		case plan.Activation:
-			out[i] = machine.Tensor{Slice: y}
+			out.Tensor(i, y)
 		case plan.Loss:
 			sum, err := x.device.Alloc(x.account, device.Messages, device.F64, 1)
 			if err != nil {
@@ -161,10 +187,10 @@ func (x *Executor) forward(k device.Kernels, round plan.Round, op *plan.Op, in [
 			}
 			k.Sum(sum, y)
 			y.Release()
-			out[i] = machine.Tensor{Slice: sum}
+			out.Tensor(i, sum)
 		}
 	}
-	return out, nil
+	return out.List(), nil
 }
 
 func (x *Executor) backwardInput(k device.Kernels, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
@@ -175,24 +201,23 @@ func (x *Executor) backwardInput(k device.Kernels, op *plan.Op, in []machine.Pay
 	var dout device.Slice
 	for i, v := range op.Reads {
 		if v.Kind == plan.ActivationGrad {
-			n := x.plan.Model.Out(op.Hi - 1)[0].Len(t.batch.Rows, t.batch.Context)
+			n := t.chunk.segments[len(t.chunk.segments)-1].spec.Out[0].Len(t.batch.Rows, t.batch.Context)
 			if dout, err = machine.TensorOf(v, in[i], x.device.Float(), n); err != nil {
 				return nil, err
 			}
 		}
 	}
-	t.stashed = true
-	din, err := t.chunk.BackwardInput(k, t.Tape, dout)
+	din, err := t.chunk.BackwardInput(k, t, dout)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]machine.Payload, len(op.Writes))
+	out := x.outs.Of(op)
 	for i, v := range op.Writes {
 		if v.Kind == plan.ActivationGrad {
-			out[i] = machine.Tensor{Slice: din}
+			out.Tensor(i, din)
 		}
 	}
-	return out, nil
+	return out.List(), nil
 }
 
 func (x *Executor) backwardWeight(k device.Kernels, op *plan.Op) ([]machine.Payload, error) {
@@ -203,33 +228,32 @@ func (x *Executor) backwardWeight(k device.Kernels, op *plan.Op) ([]machine.Payl
 	if !t.stashed {
 		return nil, fmt.Errorf("%s is not there", op.Reads[1])
 	}
-	type use struct{ bucket, use int }
-	grads := make(map[use]device.Slice, len(op.Writes))
-	out := make([]machine.Payload, 0, len(op.Writes))
+	out := x.outs.Of(op)
 	fail := func(err error) ([]machine.Payload, error) {
-		for _, p := range out {
-			p.Release()
+		for _, g := range x.gradients {
+			g.slice.Release()
 		}
 		return nil, err
 	}
-	for _, v := range op.Writes {
+	x.gradients = x.gradients[:0]
+	for i, v := range op.Writes {
 		g, err := x.device.Alloc(x.account, device.Gradients, x.device.Float(), x.plan.Model.Buckets()[v.Index].Len)
 		if err != nil {
 			return fail(fmt.Errorf("%s: %w", v, err))
 		}
-		grads[use{v.Index, v.Use}] = g
-		out = append(out, machine.Tensor{Slice: g})
+		x.gradients = append(x.gradients, gradient{v.Index, v.Use, g})
+		out.Tensor(i, g)
 	}
-	if err := t.chunk.BackwardWeight(k, t.Tape, func(b, u int) device.Slice { return grads[use{b, u}] }); err != nil {
+	if err := t.chunk.BackwardWeight(k, t, x.gradient); err != nil {
 		return fail(err)
 	}
-	return out, nil
+	return out.List(), nil
 }
 
-func (x *Executor) tape(op *plan.Op) (*tape, error) {
+func (x *Executor) tape(op *plan.Op) (*Tape, error) {
 	for _, v := range op.Reads {
 		if v.Kind == plan.Saved {
-			if t := x.tapes[tapeKey{v.Index, v.Lo}]; t != nil {
+			if t := *x.place(v); t != nil && t.saved {
 				return t, nil
 			}
 			return nil, fmt.Errorf("%s is not there", v)
@@ -251,20 +275,22 @@ func (x *Executor) add(k device.Kernels, op *plan.Op, in []machine.Payload) ([]m
 	}
 	k.Add(lower, lower, upper)
 	lower.Retain()
-	return []machine.Payload{machine.Tensor{Slice: lower}}, nil
+	out := x.outs.Of(op)
+	out.Put(0, in[0])
+	return out.List(), nil
 }
 
 // load gathers the pieces of a bucket into its flat vector.
 func (x *Executor) load(k device.Kernels, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
-	pieces := make([]plan.Range, len(in))
-	parts := make([]device.Slice, len(in))
+	x.pieces, x.parts = x.pieces[:0], x.parts[:0]
 	for i, v := range op.Reads {
-		pieces[i] = x.plan.Buckets[op.Bucket].Pieces[v.Piece]
-		var err error
-		if parts[i], err = machine.TensorOf(v, in[i], x.device.Float(), pieces[i].Len()); err != nil {
+		piece := x.plan.Buckets[op.Bucket].Pieces[v.Piece]
+		part, err := machine.TensorOf(v, in[i], x.device.Float(), piece.Len())
+		if err != nil {
 			return nil, err
 		}
+		x.pieces, x.parts = append(x.pieces, piece), append(x.parts, part)
 	}
-	allreduce.Gather(k, x.weights.Vector(op.Bucket), pieces, parts)
-	return make([]machine.Payload, len(op.Writes)), nil
+	allreduce.Gather(k, x.weights.Vector(op.Bucket), x.pieces, x.parts)
+	return x.outs.Of(op).List(), nil
 }

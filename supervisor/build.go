@@ -47,7 +47,7 @@ func budgets(threads, actors int) []int {
 	return out
 }
 
-// ErrNothing is returned for a plan that leaves nothing to train.
+// checkVocab refuses a vocabulary with tokens that the model does not know.
 func checkVocab(m *model.Model, t data.Tokenizer) error {
 	if m.Vocab < t.Size() {
 		return fmt.Errorf("the model has %d tokens and the vocabulary %d; the model needs at least as many", m.Vocab, t.Size())

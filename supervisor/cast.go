@@ -1,8 +1,13 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/troupe-train/troupe/actors"
 	"github.com/troupe-train/troupe/actors/machine"
@@ -13,90 +18,165 @@ import (
 	"github.com/troupe-train/troupe/stage"
 )
 
-// cast holds what the actors of one node live on: the device, a stream and an account each.
-// Close it after the node.
+// cast holds what the actors of one node live on: the device, and for each actor a stream, an account and an executor.
+// Close it after the node. It is safe for concurrent use.
 type cast struct {
-	plan    *plan.Plan
-	device  device.Device
-	own     bool // the device is the cast's, to close
+	plan   *plan.Plan
+	device device.Device
+	own    bool // the device is the cast's, to close
+
+	mu      sync.Mutex
 	threads map[plan.ActorID]int
-	closers []func() error
+	members map[plan.ActorID]*member
+	left    bool // an operation that does not end was left behind
+}
+
+// member is what one life lives on.
+type member struct {
+	stream   device.Stream
+	executor interface{ Close() } // nil for the trainer
+}
+
+// close ends the stream, then the executor that works on it.
+func (m *member) close() error {
+	err := m.stream.Close()
+	if m.executor != nil {
+		m.executor.Close()
+	}
+	return err
 }
 
 func newCast(p *plan.Plan, d device.Device) *cast {
-	c := &cast{plan: p, device: d}
+	c := &cast{plan: p, device: d, threads: map[plan.ActorID]int{}, members: map[plan.ActorID]*member{}}
 	if d == nil {
 		c.device, c.own = cpu.New(cpu.Options{Float: device.F32}), true
 	}
 	return c
 }
 
-// spawn brings the actors that the plan places on a node to life. trainer is nil where the trainer
-// is on another node.
-func (c *cast) spawn(node *actors.Node, trainer *Trainer, x *Executor) error {
+// share splits the threads of a node over the stages that the plan places on it. Stages compute at the same time, and
+// shards and mirrors while stages wait: they have the budget of their stage.
+func (c *cast) share(node int) {
 	var stages []plan.ActorID
 	for _, a := range c.plan.Actors {
-		if a.Node == node.Index() && a.ID.Role() == "stage" {
+		if a.Node == node && a.ID.Role() == "stage" {
 			stages = append(stages, a.ID)
 		}
 	}
-	// Stages compute at the same time, and shards while stages wait: a shard has the budget of its stage.
-	c.threads = map[plan.ActorID]int{}
 	for i, n := range budgets(c.plan.Job.Train.Threads, len(stages)) {
 		p, d, _ := stages[i].Rank()
 		c.threads[stages[i]] = n
 		c.threads[plan.ShardID(p, d)] = n
+		c.threads[plan.MirrorID(p, d)] = n
 	}
+}
+
+// spawn brings the actors that the plan places on a node to life, but for the trainer.
+func (c *cast) spawn(node *actors.Node) error {
+	c.share(node.Index())
 	for _, a := range c.plan.Actors {
-		if a.Node != node.Index() {
+		if a.Node != node.Index() || a.ID == plan.Trainer {
 			continue
 		}
-		if err := c.bring(node, a.ID, trainer, x); err != nil {
+		actor, err := c.actor(a.ID, 0)
+		if err == nil {
+			err = node.Spawn(actor)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", a.ID, err)
 		}
 	}
 	return nil
 }
 
-func (c *cast) bring(node *actors.Node, id plan.ActorID, trainer *Trainer, x *Executor) error {
+// actor makes everything that a life of a stage, shard or mirror needs.
+func (c *cast) actor(id plan.ActorID, incarnation int) (actors.Actor, error) {
 	account := device.NewAccount(string(id), c.plan.Job.Train.MemoryLimit)
-	actor := actors.Actor{Device: c.device, Account: account}
-	var err error
 	switch id.Role() {
-	case "trainer":
-		x.Device, x.Account = c.device, account
-		actor.Machine, actor.Executor = trainer, x
 	case "stage":
-		var e *stage.Executor
-		if e, err = stage.NewExecutor(c.plan, id, c.device, account); err != nil {
-			return err
+		x, err := stage.NewExecutor(c.plan, id, c.device, account)
+		if err != nil {
+			return actors.Actor{}, err
 		}
-		c.closers = append(c.closers, func() error { e.Close(); return nil })
-		actor.Machine, actor.Executor = stage.NewMachine(c.plan, id), e
-	case "shard":
-		var e *optim.Executor
-		if e, err = optim.NewExecutor(c.plan, id, c.device, account); err != nil {
-			return err
+		return c.enter(actors.Actor{Machine: stage.NewMachine(c.plan, id, machine.Incarnation(incarnation)), Executor: x, Account: account, Incarnation: incarnation}, x)
+	case "shard", "mirror":
+		x, err := optim.NewExecutor(c.plan, id, c.device, account)
+		if err != nil {
+			return actors.Actor{}, err
 		}
-		c.closers = append(c.closers, func() error { e.Close(); return nil })
-		actor.Machine, actor.Executor = optim.NewMachine(c.plan, id), e
-	default:
-		return fmt.Errorf("no role %q", id.Role())
+		return c.enter(actors.Actor{Machine: optim.NewMachine(c.plan, id, machine.Incarnation(incarnation)), Executor: x, Account: account, Incarnation: incarnation}, x)
 	}
-	if actor.Stream, err = c.device.OpenStream(string(id), max(1, c.threads[id])); err != nil {
-		return err
-	}
-	c.closers = append(c.closers, actor.Stream.Close)
-	return node.Spawn(actor)
+	return actors.Actor{}, fmt.Errorf("no role %q", id.Role())
 }
 
-// close ends streams, then executors, then the device.
-func (c *cast) close() error {
-	var errs []error
-	for i := len(c.closers) - 1; i >= 0; i-- {
-		errs = append(errs, c.closers[i]())
+// trainer makes what a life of the trainer needs. m is its machine.
+func (c *cast) trainer(m machine.Machine, x *Executor, incarnation int) (actors.Actor, error) {
+	account := device.NewAccount(string(plan.Trainer), c.plan.Job.Train.MemoryLimit)
+	x.Device, x.Account = c.device, account
+	return c.enter(actors.Actor{Machine: m, Executor: x, Account: account, Incarnation: incarnation}, nil)
+}
+
+// enter gives a life its stream.
+func (c *cast) enter(a actors.Actor, executor interface{ Close() }) (actors.Actor, error) {
+	id := a.Machine.ID()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.members[id] != nil {
+		return a, fmt.Errorf("%s lives already", id)
 	}
-	if c.own {
+	threads := c.threads[id]
+	if threads == 0 { // it comes from another node
+		threads = budgets(c.plan.Job.Train.Threads, len(c.members)+1)[0]
+	}
+	stream, err := c.device.OpenStream(string(id), threads)
+	if err != nil {
+		return a, err
+	}
+	c.members[id] = &member{stream, executor}
+	a.Device, a.Stream = c.device, stream
+	return a, nil
+}
+
+// exit gives back what a life lived on that was retired. If it was left behind, so is that.
+func (c *cast) exit(id plan.ActorID, leftBehind bool) error {
+	c.mu.Lock()
+	m := c.members[id]
+	delete(c.members, id)
+	c.left = c.left || leftBehind
+	c.mu.Unlock()
+	if m == nil || leftBehind {
+		return nil
+	}
+	return m.close()
+}
+
+// closeWait is how long the actors of a node may take to end.
+const closeWait = 10 * time.Second
+
+// end closes a node and then what its actors lived on, and tells what trouble it had with others. It
+// does not wait for ever: an operation that hangs is named and left behind.
+func (c *cast) end(node *actors.Node, log func(string)) error {
+	troubles := node.Troubles()
+	for _, kind := range slices.Sorted(maps.Keys(troubles)) {
+		log(fmt.Sprintf("%s: %d in all", kind, troubles[kind]))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		return err
+	}
+	return c.close()
+}
+
+// close ends all streams and executors, then the device.
+func (c *cast) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, id := range sortedIDs(c.members) {
+		errs = append(errs, c.members[id].close())
+	}
+	if c.own && !c.left {
 		errs = append(errs, c.device.Close())
 	}
 	return errors.Join(errs...)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -22,9 +23,14 @@ type Executor struct {
 	State   State
 	// Finished is told of every round that all actors have finished.
 	Finished func(Outcome) error
+	// Judge decides on bad batches. Without one, they stop the run.
+	Judge *Judge
 
 	window []int32 // one window, reused
-	norm   float64 // of the step that runs
+	// Of the step that runs.
+	norm    float64
+	verdict float64
+	skipped string
 }
 
 // Outcome is what has come of a round.
@@ -32,9 +38,11 @@ type Outcome struct {
 	Round plan.Round
 	// Losses are the sums over the tokens of each micro-batch, by index.
 	Losses []float64
-	// Norm is that of the gradient of a training step, before it is clipped.
-	Norm    float64
-	Reports map[plan.ActorID]machine.Blob
+	// Norm is that of the gradient of a training step, before it is clipped; Verdict is the factor that clips it, or
+	// optim.Skip. Skipped says why the step made no update.
+	Norm, Verdict float64
+	Skipped       string
+	Reports       map[plan.ActorID]machine.Blob
 }
 
 // Loss is the mean over tokens, in nats.
@@ -114,10 +122,11 @@ func (e *Executor) feed(k device.Kernels, round plan.Round, op *plan.Op) ([]mach
 	return out, nil
 }
 
-// decide looks at the losses and the gradient norm of the step. A loss or gradient that is not
-// finite stops the run before any weight has changed.
+// decide looks at the losses and the gradient norm of the step, and decides whether and how it changes the weights: one
+// decision for all shards, before any weight has changed.
 func (e *Executor) decide(k device.Kernels, round plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
 	norms := map[plan.ActorID][]float64{}
+	broken, sum := "", 0.0
 	for i, v := range op.Reads {
 		f, err := floats(k, in[i])
 		if err != nil {
@@ -125,24 +134,51 @@ func (e *Executor) decide(k device.Kernels, round plan.Round, op *plan.Op, in []
 		}
 		switch v.Kind {
 		case plan.Loss:
-			if math.IsNaN(f[0]) || math.IsInf(f[0], 0) {
-				return nil, fmt.Errorf("%s is %v", v, f[0])
+			if broken == "" && (math.IsNaN(f[0]) || math.IsInf(f[0], 0)) {
+				broken = fmt.Sprintf("%s of %s is %v", v, e.sender(round.Phase, v), f[0])
 			}
+			sum += f[0]
 		case plan.Norm:
 			norms[plan.ShardID(v.Index, v.Piece)] = f
 		}
 	}
 	norm, err := optim.GlobalNorm(e.Plan, norms)
+	if bad := (*optim.NonFinite)(nil); errors.As(err, &bad) {
+		norm = math.NaN()
+		if broken == "" {
+			broken = fmt.Sprintf("%v, at %s", bad, bad.Shard)
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	if e.Judge == nil {
+		e.Judge = NewJudge(e.Plan.Job.Supervisor.BadBatch, nil, nil)
+	}
+	loss := sum / float64(plan.Rows(e.Plan.Train)*e.Plan.Model.Context)
+	skip, err := e.Judge.Rule(round.Step, loss, broken)
 	if err != nil {
 		return nil, err
 	}
-	e.norm = norm
+	e.norm, e.skipped, e.verdict = norm, skip, optim.ClipFactor(norm, e.Plan.Job.Train.Optimizer.Clip)
+	if skip != "" {
+		e.verdict = optim.Skip
+	}
 	s, err := e.Device.Alloc(e.Account, device.Messages, device.F64, 1)
 	if err != nil {
 		return nil, err
 	}
-	k.Fill(s, optim.ClipFactor(norm, e.Plan.Job.Train.Optimizer.Clip))
+	k.Fill(s, e.verdict)
 	return []machine.Payload{machine.Tensor{Slice: s}}, nil
+}
+
+// sender is the actor that sends a value to the trainer.
+func (e *Executor) sender(ph plan.Phase, v plan.Value) plan.ActorID {
+	for _, op := range e.Plan.Program(plan.Trainer, ph).Ops {
+		if op.Kind == plan.Receive && op.Writes[0] == v {
+			return op.Peer
+		}
+	}
+	return "nobody"
 }
 
 // restore reads the state of every shard.
@@ -197,7 +233,9 @@ func (e *Executor) finish(k device.Kernels, round plan.Round, op *plan.Op, in []
 			return nil, err
 		}
 	}
-	return make([]machine.Payload, len(op.Writes)), e.Finished(Outcome{Round: round, Losses: losses, Norm: e.norm, Reports: reports})
+	return make([]machine.Payload, len(op.Writes)), e.Finished(Outcome{
+		Round: round, Losses: losses, Norm: e.norm, Verdict: e.verdict, Skipped: e.skipped, Reports: reports,
+	})
 }
 
 // floats downloads an F64 tensor.

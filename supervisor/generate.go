@@ -26,6 +26,17 @@ type Sampling struct {
 	Seed uint64
 }
 
+// Check says whether the values are legal.
+func (s Sampling) Check() error {
+	if !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0) {
+		return fmt.Errorf("temperature %v; legal is 0 and more", s.Temperature)
+	}
+	if s.TopK < 0 {
+		return fmt.Errorf("top-k %d; legal is 1 and more, and 0 for all tokens", s.TopK)
+	}
+	return nil
+}
+
 // Generator writes text with the model of a checkpoint.
 type Generator struct {
 	model     *model.Model
@@ -110,11 +121,8 @@ func (g *Generator) Close() error {
 // Generate appends tokens tokens to prompt, one at a time, and gives the text of each to emit.
 // The same seed gives the same text. Only the last context of the model is looked at.
 func (g *Generator) Generate(prompt []byte, tokens int, s Sampling, emit func([]byte) error) error {
-	if s.Temperature < 0 || math.IsNaN(s.Temperature) || math.IsInf(s.Temperature, 0) {
-		return fmt.Errorf("temperature %v; legal is 0 and more", s.Temperature)
-	}
-	if s.TopK < 0 || s.TopK > g.model.Vocab {
-		return fmt.Errorf("top-k %d; legal is 0 (all) to %d", s.TopK, g.model.Vocab)
+	if err := s.Check(); err != nil {
+		return err
 	}
 	window := g.tokenizer.Encode(nil, prompt)
 	if len(window) == 0 {
@@ -185,7 +193,7 @@ func (s Sampling) draw(logits []float64, u float64) int32 {
 		return order[0]
 	}
 	if s.TopK > 0 {
-		order = order[:s.TopK]
+		order = order[:min(s.TopK, len(order))]
 	}
 	weights := make([]float64, len(order))
 	var sum float64

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-train/troupe/actors"
 	"github.com/troupe-train/troupe/messages"
 	"github.com/troupe-train/troupe/optim"
 	"github.com/troupe-train/troupe/plan"
@@ -26,6 +27,13 @@ type ledger struct {
 	last    time.Time // when the round before ended
 	actors  map[plan.ActorID]*ActorResult
 	bubbles []float64
+	// newest is the newest round that was taken in, if any was: a trainer that was restarted may tell of it again.
+	newest *plan.Round
+	// commit makes a committed step durable; slow hears how long the stages computed in it.
+	commit func(StepEntry) error
+	slow   func(map[plan.ActorID]Measured)
+	// windows is the number of samples of an epoch, or 0.
+	windows int64
 
 	interrupted atomic.Bool // set from outside the trainer's stream
 	// outside counts the time of training steps, and that in which an operation ran.
@@ -35,7 +43,7 @@ type ledger struct {
 func newLedger(p *plan.Plan, first, until int64, now func() time.Time, observe func(Progress)) *ledger {
 	l := &ledger{plan: p, until: until, now: now, observe: observe, actors: map[plan.ActorID]*ActorResult{}, last: now()}
 	l.result = Result{
-		Job: p.Job.Name, Parameters: p.Model.Len(), Steps: first,
+		Job: p.Job.Name, Parameters: p.Model.Len(), Steps: first, Validation: []Point{},
 		PeakBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{}, MovedBytes: map[string]int64{},
 	}
 	for _, a := range p.Actors {
@@ -56,6 +64,17 @@ func (l *ledger) finished(o Outcome) error {
 			return fmt.Errorf("report of %s: %w", id, err)
 		}
 		reports[id] = r
+	}
+	if o.Round.Phase == plan.TrainPhase && l.commit != nil {
+		if err := l.commit(l.entry(o, reports)); err != nil {
+			return err
+		}
+	}
+	if l.newest != nil && !l.newest.Before(o.Round) {
+		return nil
+	}
+	l.newest = &o.Round
+	for id, r := range reports {
 		l.account(id, r)
 	}
 	switch o.Round.Phase {
@@ -69,12 +88,43 @@ func (l *ledger) finished(o Outcome) error {
 	return nil
 }
 
+// entry is what the journal says of a step.
+func (l *ledger) entry(o Outcome, reports map[plan.ActorID]*messages.ActorReport) StepEntry {
+	batch := int64(l.plan.Job.Train.Batch)
+	e := StepEntry{
+		Step: o.Round.Step, First: o.Round.Step * batch, Last: (o.Round.Step+1)*batch - 1, Skipped: o.Skipped,
+		Loss: Number(o.Loss(plan.Rows(l.plan.Train) * l.plan.Model.Context)), Norm: Number(o.Norm), Verdict: Number(o.Verdict),
+	}
+	if l.windows > 0 {
+		e.Epoch = e.First / l.windows
+	}
+	for id, r := range reports {
+		if r.Restarts > 0 {
+			if e.Lives == nil {
+				e.Lives = map[plan.ActorID]int{}
+			}
+			e.Lives[id] = int(r.Restarts)
+		}
+	}
+	return e
+}
+
+// back undoes what was committed from a step on.
+func (l *ledger) back(p *plan.Plan, step, until int64) {
+	r := &l.result
+	undone := min(r.StepsRun, max(0, r.Steps-step))
+	r.StepsRun -= undone
+	r.Tokens -= undone * int64(plan.Rows(p.Train)*p.Model.Context)
+	r.Steps = step
+	r.Validation = slices.DeleteFunc(r.Validation, func(v Point) bool { return v.Step >= step })
+	l.plan, l.until, l.newest, l.last = p, until, nil, l.now()
+}
+
 func (l *ledger) account(id plan.ActorID, r *messages.ActorReport) {
 	a := l.actors[id]
 	a.Node = r.Node
 	a.BusySeconds += time.Duration(r.BusyNs).Seconds()
 	a.PeakBytes = max(a.PeakBytes, r.PeakBytes)
-	a.Restarts = int(r.Restarts)
 	for k, n := range r.SentBytes {
 		l.result.SentBytes[k] += n
 	}
@@ -83,28 +133,50 @@ func (l *ledger) account(id plan.ActorID, r *messages.ActorReport) {
 	}
 }
 
+// trainer takes in what the trainer did, which sends no report to itself.
+func (l *ledger) trainer(node string, stats []actors.Stats) {
+	i := slices.IndexFunc(stats, func(s actors.Stats) bool { return s.Actor == plan.Trainer })
+	if i < 0 {
+		return
+	}
+	s := stats[i]
+	l.account(plan.Trainer, &messages.ActorReport{
+		Node: node, BusyNs: int64(s.Busy), PeakBytes: s.Peak,
+		SentBytes: s.Sent.Map(), MovedBytes: s.Moved.Map(),
+	})
+}
+
 func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID]*messages.ActorReport) {
 	tokens := plan.Rows(l.plan.Train) * l.plan.Model.Context
 	r := &l.result
 	done := StepDone{
 		Step: o.Round.Step + 1, Of: l.until, Loss: o.Loss(tokens), GradNorm: o.Norm,
 		LR: optim.LearningRate(l.plan.Job.Train, o.Round.Step), Tokens: int64(tokens), Elapsed: elapsed,
+		Skipped: o.Skipped,
 	}
-	if r.StepsRun == 0 {
+	if l.started.IsZero() {
 		l.started = l.last.Add(-elapsed)
-		r.LossFirst = &done.Loss
+	}
+	if o.Skipped == "" {
+		if r.LossFirst == nil {
+			r.LossFirst = &done.Loss
+		}
+		r.LossLast, r.GradNormLast = &done.Loss, &done.GradNorm
+	} else {
+		r.SkippedSteps++
 	}
 	r.StepsRun++
 	r.Steps = done.Step
-	r.LossLast, r.GradNormLast = &done.Loss, &done.GradNorm
 	r.Tokens += done.Tokens
 	r.Seconds = l.last.Sub(l.started).Seconds()
 	var window, busy, inside time.Duration
+	measured := map[plan.ActorID]Measured{}
 	for id, rep := range reports {
 		inside += time.Duration(rep.BusyNs)
 		if id.Role() != "stage" {
 			continue
 		}
+		measured[id] = Measured{int(rep.Restarts), time.Duration(rep.ComputeBusyNs)}
 		window = max(window, time.Duration(rep.ComputeWindowNs))
 		if c := time.Duration(rep.ComputeBusyNs); c > busy {
 			busy, done.Slowest, done.Busy = c, id, c
@@ -116,14 +188,18 @@ func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID
 	l.steps += elapsed
 	r.TokensPerSecond = float64(r.Tokens) / l.steps.Seconds()
 	l.inside += inside
+	done.Window, done.Inside = window, inside
 	l.observe(Progress{Step: &done})
+	if l.slow != nil {
+		l.slow(measured)
+	}
 }
 
 // interrupt marks the run as stopped before it was done; what it still commits counts.
 func (l *ledger) interrupt() { l.interrupted.Store(true) }
 
-// close returns the result of the run.
-func (l *ledger) close() *Result {
+// close returns the result of the run, in which actors were restarted so often.
+func (l *ledger) close(restarts map[plan.ActorID]int) *Result {
 	r := l.result
 	r.Stopped = l.interrupted.Load() && r.Steps < l.until
 	if n := len(l.bubbles); n > 0 {
@@ -137,6 +213,7 @@ func (l *ledger) close() *Result {
 	for _, a := range l.plan.Actors {
 		x := l.actors[a.ID]
 		r.PeakBytes[a.ID] = x.PeakBytes
+		x.Restarts = restarts[a.ID]
 		r.Restarts += x.Restarts
 		r.Actors = append(r.Actors, *x)
 	}

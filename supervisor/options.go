@@ -1,9 +1,12 @@
 package supervisor
 
 import (
+	"sync"
+
 	"github.com/troupe-train/troupe/checkpoint"
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/model"
+	"github.com/troupe-train/troupe/plan/fault"
 )
 
 // Option changes how a job is run.
@@ -16,6 +19,7 @@ type options struct {
 	mode     checkpoint.Mode
 	stopAt   int64
 	progress func(Progress)
+	faults   []fault.Fault
 }
 
 func newOptions(list []Option) options {
@@ -23,8 +27,18 @@ func newOptions(list []Option) options {
 	for _, f := range list {
 		f(&o)
 	}
+	var mu sync.Mutex
+	told := o.progress
+	o.progress = func(p Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		told(p)
+	}
 	return o
 }
+
+// note tells people a line.
+func (o options) note(line string) { o.progress(Progress{Note: &line}) }
 
 // WithModel trains a model of the caller's instead of the one that the job names.
 func WithModel(m *model.Model) Option { return func(o *options) { o.model = m } }
@@ -44,6 +58,9 @@ func WithOverwrite() Option { return func(o *options) { o.mode = checkpoint.Over
 
 // WithStopAt stops the run cleanly, with a checkpoint, when steps steps are committed.
 func WithStopAt(steps int64) Option { return func(o *options) { o.stopAt = steps } }
+
+// WithFaults lets the given faults strike the run.
+func WithFaults(faults []fault.Fault) Option { return func(o *options) { o.faults = faults } }
 
 // WithProgress is told of what happens, one call at a time.
 func WithProgress(f func(Progress)) Option { return func(o *options) { o.progress = f } }

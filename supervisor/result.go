@@ -6,7 +6,8 @@ import (
 	"github.com/troupe-train/troupe/plan"
 )
 
-// Result is what a run has done: the object that `train` and `launch` print with --json.
+// Result is what a run has done: the object that `train` and `launch` print with --json. All keys
+// are always there.
 type Result struct {
 	Job        string `json:"job"`
 	Parameters int    `json:"parameters"`
@@ -18,7 +19,7 @@ type Result struct {
 	// Losses are nats per token; null when no step was run.
 	LossFirst  *float64 `json:"loss_first"`
 	LossLast   *float64 `json:"loss_last"`
-	Validation []Point  `json:"validation,omitempty"`
+	Validation []Point  `json:"validation"`
 	// Tokens are those of committed steps. Seconds is the time from the first step's start to the last
 	// commit; TokensPerSecond counts the steps alone, without evaluations and checkpoints.
 	Tokens          int64    `json:"tokens"`
@@ -31,15 +32,22 @@ type Result struct {
 	Bubble float64 `json:"bubble"`
 	// Outside is the share of the time of the steps in which no operation of any actor ran. It is
 	// measured where the actors take turns, at pipeline 1 and data 1, and null elsewhere.
-	Outside *float64 `json:"outside_kernels,omitempty"`
+	Outside *float64 `json:"outside_kernels"`
 	// PeakBytes by actor; SentBytes by kind: activation, gradient, reduce, gather, control. MovedBytes are those
 	// of SentBytes that left a process.
 	PeakBytes  map[plan.ActorID]int64 `json:"peak_bytes"`
 	SentBytes  map[string]int64       `json:"sent_bytes"`
 	MovedBytes map[string]int64       `json:"moved_bytes"`
-	Restarts   int                    `json:"restarts"`
-	Actors     []ActorResult          `json:"actors"`
-	Checkpoint string                 `json:"checkpoint,omitempty"`
+	// SkippedSteps committed without an update, because their batches were bad.
+	SkippedSteps int `json:"skipped_steps"`
+	// Restarts are those of actors, by failures and by moves; Resumes is how often the whole job went back to a checkpoint.
+	// Recoveries are the timelines of the restarts.
+	Resumes    int           `json:"resumes"`
+	Recoveries []Recovered   `json:"recoveries"`
+	Restarts   int           `json:"restarts"`
+	Actors     []ActorResult `json:"actors"`
+	// Checkpoint is the path of the newest that this run wrote, or empty.
+	Checkpoint string `json:"checkpoint"`
 }
 
 // Point is one evaluation on held-out text.
@@ -63,7 +71,11 @@ type Progress struct {
 	Step       *StepDone
 	Evaluated  *Point
 	Checkpoint *CheckpointDone
-	Note       *string
+	// Decision is one of the supervisor, with its reason.
+	Decision *string
+	// Recovered is an actor that has caught up after a restart.
+	Recovered *Recovered
+	Note      *string
 }
 
 // StepDone is a committed step.
@@ -75,9 +87,14 @@ type StepDone struct {
 	LR       float64
 	Tokens   int64
 	Elapsed  time.Duration
-	// Slowest is the stage that computed longest, for Busy.
-	Slowest plan.ActorID
-	Busy    time.Duration
+	// Skipped says why the step made no update.
+	Skipped string
+	// Slowest is the stage that computed longest, for Busy. Window is the longest time that a stage took
+	// from its first forward to its last backward.
+	Slowest      plan.ActorID
+	Busy, Window time.Duration
+	// Inside is the time that the operations of all actors took, added up.
+	Inside time.Duration
 }
 
 // CheckpointDone is a checkpoint that is complete on disk.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/troupe-train/troupe/actors"
@@ -22,13 +23,19 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		return nil, err
 	}
 	defer r.store.close()
-	node, err := actors.NewNode(actors.Options{
-		Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: r.observer(), Log: r.note,
-	})
+	faults, err := newInjector(o.faults, r.plan, 0, 1, nil, r.note)
 	if err != nil {
 		return nil, err
 	}
-	return r.conduct(ctx, node, actors.Coordination{Nodes: 1, Deadline: seconds(job.Supervisor.Deadline)}, nil)
+	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
+		node, err := actors.NewNode(actors.Options{
+			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &footing{node: node, coordination: actors.Coordination{Nodes: 1, Deadline: seconds(job.Supervisor.Deadline)}}, nil
+	})
 }
 
 // run is a job on its way at the node that holds the trainer.
@@ -36,17 +43,40 @@ type run struct {
 	options   options
 	plan      *plan.Plan
 	tokenizer data.Tokenizer
+	nodes     int // besides this one, that may hold actors
 	rounds    Rounds
 	store     *store
+	journal   *Journal // nil where there is no place for it
+	judge     *Judge
 	ledger    *ledger
 	cast      *cast
 	source    Source
 	stopped   chan error
+
+	limits   Limits
+	recovery *Recovery
+	timeline *Timeline
+	restarts map[plan.ActorID]int
+	resumes  int
+
+	mu   sync.Mutex
+	ends map[int][]time.Time // of processes, by number of the node
+}
+
+// footing is what an attempt at a run stands on.
+type footing struct {
+	node         *actors.Node
+	coordination actors.Coordination
+	// spawn starts the other nodes; nil if there are none. It is told of every one that has ended.
+	spawn func(ctx context.Context, ended func(node int, err error)) error
+	close func() // nil if nothing is to be closed after the node
 }
 
 // prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
-	r := &run{options: o, stopped: make(chan error, 1), source: o.source}
+	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, ends: map[int][]time.Time{}, timeline: NewTimeline(time.Now())}
+	var windows int64
+	var notes []string // told when nothing can be refused any more
 	m := o.model
 	r.tokenizer = data.Bytes
 	if m == nil || o.source == nil {
@@ -72,7 +102,8 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 		}
 		r.source = d
 		s := d.Stats()
-		r.note(fmt.Sprintf("data: %d files, %d tokens for training, %d held out", s.Files, s.TrainTokens, s.HeldTokens))
+		windows = s.Windows
+		notes = append(notes, fmt.Sprintf("data: %d files, %d tokens for training, %d held out", s.Files, s.TrainTokens, s.HeldTokens))
 	}
 	var err error
 	if r.store, err = openStore(job, m, r.tokenizer, o.mode); err != nil {
@@ -84,13 +115,20 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.store.use(r.plan)
 	r.rounds = rounds(r.plan, r.store.first(), o.stopAt)
 	r.ledger = newLedger(r.plan, r.rounds.First, r.rounds.Until, time.Now, o.progress)
+	r.ledger.windows = windows
 	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
-	r.note(describe(r.plan, m))
+	r.store.note = r.note
+	r.limits = LimitsOf(job)
+	r.recovery = NewRecovery(r.limits, Seats(r.plan), r.hosts())
+	notes = append(notes, describe(r.plan, m))
 	if r.store.resumes() {
 		for _, reason := range r.store.opened.Skipped() {
-			r.note(fmt.Sprintf("not resumed from: %v", reason))
+			notes = append(notes, fmt.Sprintf("not resumed from: %v", reason))
 		}
-		r.note(fmt.Sprintf("resuming at step %d from %s", r.rounds.First, r.store.opened.Path()))
+		notes = append(notes, fmt.Sprintf("resuming at step %d from %s", r.rounds.First, r.store.opened.Path()))
+	}
+	for _, line := range notes {
+		r.note(line)
 	}
 	return r, nil
 }
@@ -116,91 +154,215 @@ func describe(p *plan.Plan, m *model.Model) string {
 		m.Kind, m.Len(), len(m.Layers), l.Pipeline, l.Data, l.Schedule, len(p.Train))
 }
 
-func (r *run) note(line string) { r.options.progress(Progress{Note: &line}) }
+func (r *run) note(line string) { r.options.note(line) }
 
-func (r *run) observer() actors.Observer {
-	return actors.Observer{Stop: func(err error) {
-		select {
-		case r.stopped <- err:
-		default: // the first reason counts
-		}
-	}}
+// hosts are the nodes that may hold actors: spares too.
+func (r *run) hosts() []int {
+	if r.nodes == 0 {
+		return workers(0)
+	}
+	return workers(r.nodes + r.plan.Job.Cluster.Spares)
 }
 
-// closeWait is how long the actors of a node may take to end.
-const closeWait = 10 * time.Second
+// decided tells of a decision of the supervisor.
+func (r *run) decided(d Decision) {
+	text := d.String()
+	r.options.progress(Progress{Decision: &text})
+}
 
-// conduct brings the actors of this node to life, starts the other nodes and waits for them, and
-// sets the trainer going.
-func (r *run) conduct(ctx context.Context, node *actors.Node, c actors.Coordination, spawn func(context.Context, func(error)) error) (result *Result, err error) {
-	trainer := &Executor{Plan: r.plan, Source: r.source, State: r.store, Finished: r.ledger.finished}
-	r.cast = newCast(r.plan, r.options.device)
-	defer func() { err = errors.Join(err, r.end(node)) }()
-	if err := r.cast.spawn(node, NewTrainer(r.plan, r.rounds), trainer); err != nil {
-		return nil, err
+// stop is told that the trainer has ended the run. The first reason counts.
+func (r *run) stop(err error) {
+	select {
+	case r.stopped <- err:
+	default:
 	}
-	coordinator, err := node.Coordinate(c)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.gather(ctx, coordinator, spawn); err != nil {
-		down, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
-		defer cancel()
-		return nil, errors.Join(err, coordinator.Shutdown(down, err.Error()))
-	}
-	if err := node.Send(plan.Trainer, machine.Begin{}); err != nil {
-		return nil, err
-	}
-	interrupted := ctx.Done()
+}
+
+// attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint.
+func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (*footing, error)) (*Result, error) {
+	defer func() {
+		if r.journal != nil {
+			_ = r.journal.Close() // every entry is on the disk
+		}
+	}()
 	for {
-		select {
-		case <-interrupted:
-			interrupted = nil
-			r.ledger.interrupt()
-			if err := node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
-				return nil, err
-			}
-		case err := <-r.stopped:
-			reason := ""
-			if err != nil {
-				reason = err.Error()
-			}
-			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
-			defer cancel()
-			if e := coordinator.Shutdown(down, reason); err == nil {
-				err = e
-			}
-			if err != nil {
-				return nil, err
-			}
-			result = r.ledger.close()
-			result.WeightsSHA256 = r.store.hash
-			result.Checkpoint = r.store.newest
-			return result, nil
+		r.stopped = make(chan error, 1)
+		o := newRoot(r)
+		f, err := stand(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		result, again, err := r.conduct(ctx, o, f)
+		if f.close != nil {
+			f.close()
+		}
+		if again == nil || err != nil {
+			return result, err
+		}
+		if err := r.back(again); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// back prepares an attempt that begins from an earlier checkpoint.
+func (r *run) back(b *back) error {
+	if err := r.store.back(b.atMost, b.older, b.forget); err != nil {
+		return fmt.Errorf("go back to a checkpoint: %w", err)
+	}
+	p, err := plan.New(r.plan.Job, r.plan.Model, plan.Options{Resume: r.store.resumes(), Nodes: r.nodes})
+	if err != nil {
+		return err
+	}
+	r.plan = p
+	r.store.use(p)
+	r.rounds = rounds(p, r.store.first(), r.options.stopAt)
+	r.ledger.back(p, r.rounds.First, r.rounds.Until)
+	r.timeline.Abandon()
+	r.recovery.Begin(Seats(p), r.hosts())
+	r.resumes++
+	from := "the seed"
+	if r.store.resumes() {
+		from = r.store.opened.Path()
+	}
+	r.note(fmt.Sprintf("going on at step %d from %s", r.rounds.First, from))
+	if r.journal == nil {
+		return nil
+	}
+	return r.journal.Back(r.rounds.First, b.reason, b.skip)
+}
+
+// record opens the journal, where there is a place for it, and makes the judge of what is in it.
+func (r *run) record() error {
+	var ledger *Ledger
+	var skip func(int64, string) error
+	if r.store.dir != "" {
+		if r.journal == nil {
+			j, err := OpenJournal(r.store.dir, RunEntry{
+				Job: r.plan.Job.Name, Fingerprint: r.store.meta.Fingerprint(), Batch: r.plan.Job.Train.Batch, Windows: r.ledger.windows,
+			}, r.rounds.First, "")
+			if err != nil {
+				return err
+			}
+			r.journal = j
+		}
+		ledger, skip = r.journal.Ledger(), r.journal.Skip
+	}
+	r.judge = NewJudge(r.plan.Job.Supervisor.BadBatch, ledger, skip)
+	r.ledger.commit = func(s StepEntry) error {
+		if r.journal != nil {
+			if err := r.journal.Commit(s); err != nil {
+				return err
+			}
+		}
+		r.judge.Committed(s.Step, float64(s.Loss), s.Skipped != "")
+		return nil
+	}
+	return nil
+}
+
+// watchSlow has the root told of slow stages.
+func (r *run) watchSlow(o *root) {
+	watch := NewSlowWatch(r.plan)
+	r.ledger.slow = func(stages map[plan.ActorID]Measured) {
+		for _, s := range watch.Step(stages) {
+			r.decided(Noted{fmt.Sprintf("%s is slow: %s", s.Actor, s.Reason)})
+			if watch.policy.Policy == "move" {
+				o.inbox.add(s)
+			}
+		}
+	}
+}
+
+// conduct is one attempt: it brings the actors of this node to life, starts the other nodes and waits for them, sets the
+// trainer going, and is the root supervisor until the attempt ends.
+func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result, again *back, err error) {
+	node := f.node
+	o.node = node
+	r.cast = newCast(r.plan, r.options.device)
+	defer func() { err = errors.Join(err, r.cast.end(node, r.note)) }()
+	if err := r.cast.spawn(node); err != nil {
+		return nil, nil, err
+	}
+	if err := o.trainer(0); err != nil {
+		return nil, nil, err
+	}
+	o.watch(&f.coordination)
+	coordinator, err := node.Coordinate(f.coordination)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.coordinator = coordinator
+	spawning, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := r.gather(spawning, coordinator, f.spawn); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted before the first step")
+		}
+		return nil, nil, shutdown(ctx, coordinator, err)
+	}
+	if err := r.begin(o); err != nil {
+		return nil, nil, shutdown(ctx, coordinator, err)
+	}
+	end := o.loop(ctx)
+	cancel() // from here on nodes end because they are to end
+	if end.back != nil {
+		return nil, end.back, shutdown(ctx, coordinator, nil)
+	}
+	if end.err == nil && r.store.unsaved != nil {
+		end.err = fmt.Errorf("the run has come to its end, but its last checkpoint was not written: %w", r.store.unsaved)
+	}
+	if err := shutdown(ctx, coordinator, end.err); err != nil {
+		return nil, nil, err
+	}
+	recoveries, ended := r.timeline.End(time.Now())
+	o.tell(ended)
+	r.ledger.trainer(node.Name(), node.Stats())
+	result = r.ledger.close(r.restarts)
+	result.Resumes, result.Recoveries = r.resumes, append([]Recovered{}, recoveries...)
+	result.WeightsSHA256 = r.store.hash
+	result.Checkpoint = r.store.newest
+	return result, nil, nil
+}
+
+// begin sets the trainer going. From here on the run changes what is on the disk.
+func (r *run) begin(o *root) error {
+	if err := r.store.begin(); err != nil {
+		return err
+	}
+	if err := r.record(); err != nil {
+		return err
+	}
+	r.watchSlow(o)
+	o.executor.Judge = r.judge
+	return o.node.Send(plan.Trainer, machine.Begin{})
+}
+
+// shutdown ends the run on all nodes, for a reason or in good order. Its error is the reason if there is one.
+func shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
+	text := ""
+	if reason != nil {
+		text = reason.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	if err := c.Shutdown(ctx, text); reason == nil {
+		return err
+	}
+	return reason
 }
 
 // gather starts the other nodes and waits until all are ready. A node that ends before that ends the wait.
-func (r *run) gather(ctx context.Context, c *actors.Coordinator, spawn func(context.Context, func(error)) error) error {
-	if spawn == nil {
-		return c.Gather(ctx)
-	}
+func (r *run) gather(ctx context.Context, c *actors.Coordinator, spawn func(context.Context, func(int, error)) error) error {
 	gathering, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := spawn(ctx, func(err error) { cancel(err) }); err != nil {
-		return err
+	if spawn != nil {
+		if err := spawn(ctx, func(node int, err error) {
+			cancel(err)
+			c.Ended(node, err)
+		}); err != nil {
+			return err
+		}
 	}
 	return c.Gather(gathering)
-}
-
-// end closes the node and then what its actors lived on. It does not wait for ever: an operation
-// that hangs is named and left behind.
-func (r *run) end(node *actors.Node) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
-	defer cancel()
-	if err := node.Close(ctx); err != nil {
-		return err
-	}
-	return r.cast.close()
 }

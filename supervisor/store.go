@@ -3,7 +3,9 @@ package supervisor
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"math"
 	"sort"
 
 	"github.com/goccy/go-yaml"
@@ -23,7 +25,12 @@ type store struct {
 	keep   int
 	meta   checkpoint.Meta
 	opened *checkpoint.Checkpoint // what the run resumes from; nil for a fresh one
+	clears bool                   // the run overwrites the checkpoints that are there
 	saved  func(CheckpointDone)
+
+	note func(string)
+	// unsaved is why the checkpoint that was last due is not there.
+	unsaved error
 
 	owed   int    // shards that have not been restored yet
 	hash   string // of the newest weights
@@ -65,6 +72,10 @@ func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, mode checkpoint.
 		Job:       string(text),
 		Tokenizer: string(vocabulary),
 	}
+	if mode == checkpoint.Overwrite {
+		s.clears = true
+		return s, checkpoint.Allow(s.dir, mode)
+	}
 	if err := checkpoint.Prepare(s.dir, mode); err != nil {
 		return nil, err
 	}
@@ -79,6 +90,15 @@ func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, mode checkpoint.
 		return nil, fmt.Errorf("resume from %s: %w", s.opened.Path(), err)
 	}
 	return s, nil
+}
+
+// begin removes the checkpoints that the run overwrites. It is called when all actors are alive and
+// nothing can be refused any more.
+func (s *store) begin() error {
+	if !s.clears {
+		return nil
+	}
+	return checkpoint.Prepare(s.dir, checkpoint.Overwrite)
 }
 
 func (s *store) resumes() bool { return s.opened != nil }
@@ -177,8 +197,51 @@ func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]fl
 		return nil
 	}
 	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
-	return s.write(step, ids, states)
+	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error.
+	if s.unsaved = s.write(step, ids, states); s.unsaved != nil {
+		s.note(fmt.Sprintf("step %d has no checkpoint, and the run goes on: %v", step, s.unsaved))
+	}
+	return nil
 }
+
+// back makes the store one of a run that goes on from an earlier checkpoint: the newest of at most atMost steps
+// but older. Where there is none, it goes on from the seed. With forget set, the checkpoints after it are
+// removed: they are of steps that will be others.
+func (s *store) back(atMost int64, older int, forget bool) error {
+	if err := s.close(); err != nil {
+		return err
+	}
+	s.opened, s.clears, s.unsaved = nil, false, nil
+	entries, err := checkpoint.List(s.dir)
+	if err != nil {
+		return err
+	}
+	var steps []int64
+	for _, e := range entries {
+		if e.Err == nil && e.Step <= atMost {
+			steps = append(steps, e.Step)
+		}
+	}
+	for at := len(steps) - 1 - older; at >= 0; at-- {
+		c, err := checkpoint.OpenStep(s.dir, steps[at])
+		if err != nil {
+			s.note(fmt.Sprintf("not resumed from: %v", err))
+			continue
+		}
+		if err := c.Match(s.meta); err != nil {
+			return errors.Join(fmt.Errorf("resume from %s: %w", c.Path(), err), c.Close())
+		}
+		s.opened = c
+		break
+	}
+	if !forget {
+		return nil
+	}
+	return checkpoint.Forget(s.dir, s.first())
+}
+
+// all is more than any number of steps.
+const all = math.MaxInt64
 
 func (s *store) write(step int64, ids []plan.ActorID, states map[plan.ActorID][]float32) error {
 	meta := s.meta

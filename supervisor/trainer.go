@@ -37,6 +37,9 @@ func (r Rounds) due(s int64, ph plan.Phase, ending bool) bool {
 // other actor; when that program has finished, every actor has reported, and the round is
 // committed by the Start of the next one.
 //
+// It also leads actors that begin a new life back into the run: it announces them, sends them
+// through Recover, and does not let the round end before they have caught up.
+//
 // Invariant: the rounds that it opens are strictly increasing, and a round is opened only when the
 // one before it has finished everywhere.
 type Trainer struct {
@@ -45,18 +48,52 @@ type Trainer struct {
 	job    string
 	walker *machine.Walker
 
+	incarnation int
+	// first is the round that Begin opens.
+	first plan.Round
+	// lives are the actors that have begun a new life, and the round into which they recover. Those in
+	// late recover into the next one, because the round that is open had begun to end.
+	lives map[plan.ActorID]machine.PeerIs
+	late  map[plan.ActorID]bool
+
+	begun    bool // a round has been opened
 	stopping bool // a clean stop was asked for
 	stopped  bool // Stop was given
 }
 
+// TrainerOption changes a Trainer.
+type TrainerOption func(*Trainer)
+
+// Reopen makes a trainer that begins a new life. open is the first round that has not committed, by
+// the journal; it is opened again, and every actor sends the trainer again what it had sent in it. lives are the
+// incarnations of the actors that are not in their first.
+func Reopen(incarnation int, open plan.Round, lives map[plan.ActorID]int) TrainerOption {
+	return func(t *Trainer) {
+		t.incarnation, t.first = incarnation, open
+		for a, n := range lives {
+			if n > 0 && a != plan.Trainer {
+				t.lives[a] = machine.PeerIs{Peer: a, Incarnation: n, Round: open}
+				t.late[a] = true
+			}
+		}
+	}
+}
+
 // NewTrainer returns the trainer of a plan. Begin starts it.
-func NewTrainer(p *plan.Plan, r Rounds) *Trainer {
-	return &Trainer{
+func NewTrainer(p *plan.Plan, r Rounds, options ...TrainerOption) *Trainer {
+	t := &Trainer{
 		plan:   p,
 		rounds: r,
 		job:    p.Job.Name,
-		walker: machine.NewWalker(p, plan.Trainer),
+		first:  plan.Round{Step: r.First, Phase: plan.InitPhase},
+		lives:  map[plan.ActorID]machine.PeerIs{},
+		late:   map[plan.ActorID]bool{},
 	}
+	for _, o := range options {
+		o(t)
+	}
+	t.walker = machine.NewWalker(p, plan.Trainer, machine.Incarnation(t.incarnation))
+	return t
 }
 
 // ID is plan.Trainer.
@@ -79,11 +116,16 @@ func (t *Trainer) Handle(e machine.Event) []machine.Effect {
 	}
 	switch e := e.(type) {
 	case machine.Begin:
-		return t.open(nil, plan.Round{Step: t.rounds.First, Phase: plan.InitPhase})
+		return t.begin()
 	case machine.Interrupt:
 		t.stopping = true
 		return nil
+	case machine.Restarted:
+		return t.restarted(e)
 	case machine.Failed:
+		if e.Actor == "" { // a node was lost, which knows of no round
+			e.Round = t.walker.Round()
+		}
 		return t.stop(nil, &Failure{Actor: e.Actor, Node: e.Node, Round: e.Round, Op: e.Op, Cause: errors.New(e.Cause)})
 	}
 	return t.walk(t.walker.Handle(e))
@@ -123,15 +165,78 @@ func (t *Trainer) next(done plan.Round) (plan.Round, bool) {
 
 // open starts a round at every actor and then at the trainer itself.
 func (t *Trainer) open(effects []machine.Effect, r plan.Round) []machine.Effect {
+	t.begun = true
+	// A new life is announced before the round opens anywhere, so that it is given what it needs in it.
 	for _, a := range t.plan.Actors {
-		if a.ID == plan.Trainer {
-			continue
+		if t.late[a.ID] {
+			effects = append(effects, t.announce(a.ID, r)...)
 		}
-		effects = append(effects, machine.Send{Message: machine.Message{Name: machine.Name{
-			Job: t.job, Round: r, From: plan.Trainer, To: a.ID, Value: plan.Value{Kind: plan.Start, Piece: -1},
-		}}})
+	}
+	for _, a := range t.plan.Actors {
+		switch {
+		case a.ID == plan.Trainer:
+		case t.late[a.ID]:
+			delete(t.late, a.ID)
+			effects = t.lead(effects, a.ID, r)
+		default:
+			effects = append(effects, t.start(a.ID, r))
+		}
 	}
 	return append(effects, t.walk(t.walker.Open(r))...)
+}
+
+// begin opens the first round.
+func (t *Trainer) begin() []machine.Effect {
+	var effects []machine.Effect
+	if t.incarnation > 0 {
+		effects = append(effects, machine.Announce{PeerIs: machine.PeerIs{Peer: plan.Trainer, Incarnation: t.incarnation, Round: t.first}})
+	}
+	return t.open(effects, t.first)
+}
+
+func (t *Trainer) start(a plan.ActorID, r plan.Round) machine.Effect {
+	return machine.Send{Message: machine.Message{Name: machine.Name{
+		Job: t.job, Round: r, Incarnation: t.incarnation, From: plan.Trainer, To: a, Value: plan.Value{Kind: plan.Start, Piece: -1},
+	}}}
+}
+
+// restarted leads a new life into the round that is open, if that can still wait for it, else into the next.
+func (t *Trainer) restarted(e machine.Restarted) []machine.Effect {
+	if l, ok := t.lives[e.Actor]; e.Incarnation == 0 || ok && e.Incarnation <= l.Incarnation {
+		return nil
+	}
+	t.lives[e.Actor] = machine.PeerIs{Peer: e.Actor, Incarnation: e.Incarnation}
+	r := t.walker.Round()
+	if !t.begun || !t.walker.Forget(e.Actor) {
+		t.late[e.Actor] = true
+		return nil
+	}
+	delete(t.late, e.Actor)
+	var effects []machine.Effect
+	for _, a := range t.plan.Actors {
+		// The new life must not take messages of an old one of somebody else either.
+		if l, ok := t.lives[a.ID]; ok && a.ID != e.Actor && !t.late[a.ID] {
+			effects = append(effects, machine.Announce{PeerIs: l})
+		}
+	}
+	effects = append(effects, t.announce(e.Actor, r)...)
+	return t.lead(effects, e.Actor, r)
+}
+
+// announce tells everybody of an actor's new life, and the trainer's own walker.
+func (t *Trainer) announce(a plan.ActorID, r plan.Round) []machine.Effect {
+	l := t.lives[a]
+	l.Round = r
+	t.lives[a] = l
+	return append([]machine.Effect{machine.Announce{PeerIs: l}}, t.walker.Handle(l)...)
+}
+
+// lead sends a new life through Recover into a round. In Init there is no state to get back.
+func (t *Trainer) lead(effects []machine.Effect, a plan.ActorID, r plan.Round) []machine.Effect {
+	if r.Phase != plan.InitPhase {
+		effects = append(effects, t.start(a, plan.Round{Step: r.Step, Phase: plan.RecoverPhase}))
+	}
+	return append(effects, t.start(a, r))
 }
 
 func (t *Trainer) stop(effects []machine.Effect, err error) []machine.Effect {
@@ -139,7 +244,7 @@ func (t *Trainer) stop(effects []machine.Effect, err error) []machine.Effect {
 	return append(effects, machine.Stop{Err: err})
 }
 
-// Failure is the error of a run that an actor could not go on with.
+// Failure is the error of a run that an actor could not go on with, or a node, where Actor is empty.
 type Failure struct {
 	Actor plan.ActorID
 	Node  string
@@ -149,9 +254,12 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string {
-	where := string(f.Actor)
-	if f.Node != "" {
-		where += " on " + f.Node
+	where := f.Node
+	switch {
+	case f.Node == "":
+		where = string(f.Actor)
+	case f.Actor != "":
+		where = string(f.Actor) + " on " + f.Node
 	}
 	at := f.Round.String()
 	if f.Op != "" {

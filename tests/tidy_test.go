@@ -17,7 +17,7 @@ const module = "github.com/troupe-train/troupe/"
 // order is the order of the packages: imports go down this list only. A folder stands for the
 // packages below it, too, unless they have a line of their own.
 var order = []string{
-	"cmd/troupe", "examples", "sim", "supervisor", "stage", "optim", "allreduce", "actors", "actors/machine",
+	"cmd/troupe", "examples", "bench", "sim", "supervisor", "stage", "optim", "allreduce", "actors", "actors/machine",
 	"checkpoint", "plan", "plan/schedule", "data", "model", "device/cpu", "device", "device/random", "messages",
 }
 
@@ -32,7 +32,7 @@ type ban struct {
 }
 
 var bans = []ban{
-	{"time.Now, time.Sleep, time.After or a timer (clocks belong to shells)", calls("time", "Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"), []string{"actors", "supervisor", "cmd/troupe", "examples", "device/cpu"}},
+	{"time.Now, time.Sleep, time.After or a timer (clocks belong to shells)", calls("time", "Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"), []string{"actors", "supervisor", "cmd/troupe", "examples", "bench", "device/cpu"}},
 	{"math/rand (random numbers are keyed: device/random)", imports("math/rand", "math/rand/v2"), nil},
 	{"a go statement (only shells start goroutines)", func(_ *ast.File, n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok }, []string{"actors", "supervisor", "cmd/troupe", "device/cpu"}},
 	{"protoactor (its one home is actors)", imports("github.com/asynkron/protoactor-go/actor"), []string{"actors"}},

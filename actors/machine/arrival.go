@@ -18,7 +18,11 @@ func (w *Walker) arrived(m Message) {
 	}
 }
 
-// admit neither takes a message nor has a reason against it when it is a copy of one that was taken.
+// startValue is what a Start carries.
+var startValue = plan.Value{Kind: plan.Start, Piece: -1}
+
+// admit neither takes a message nor has a reason against it when it is a copy of one that was
+// taken, or of a round that has passed.
 func (w *Walker) admit(m Message) (taken bool, reason string) {
 	name := m.Name
 	switch {
@@ -28,7 +32,7 @@ func (w *Walker) admit(m Message) (taken bool, reason string) {
 		return false, fmt.Sprintf("it is not for %s", w.id)
 	case name.Incarnation < w.peers[name.From]:
 		return false, fmt.Sprintf("%s lives its incarnation %d", name.From, w.peers[name.From])
-	case w.now != nil && name.Round.Before(w.now.round):
+	case w.stale(name.Round):
 		w.counts.Stale++
 		return false, ""
 	case name.Value.Kind == plan.Start:
@@ -52,48 +56,122 @@ func (w *Walker) admit(m Message) (taken bool, reason string) {
 		return false, reason
 	}
 	w.peers[name.From] = name.Incarnation
-	if k.slots[s].state != absent {
+	if x := &k.slots[s]; x.state != absent {
 		w.counts.Duplicates++
+		w.compare(m, x)
 		return false, ""
 	}
+	k.slots[s].sum, k.slots[s].incarnation = m.Sum, name.Incarnation
 	if k == w.now {
 		w.settle(s, m.Payload)
 		w.advance()
 	} else {
-		k.slots[s] = slot{state: there, payload: m.Payload}
+		k.slots[s].state, k.slots[s].payload = there, m.Payload
 	}
 	return true, ""
 }
 
-// walkOf is the walk of the round that is open, or of the later one that messages come early for.
-// There is at most one of those: no peer can be two rounds ahead, because a round opens only when
-// every actor has reported the one before.
+// stale says that a message of round r comes too late: nothing here will read it.
+func (w *Walker) stale(r plan.Round) bool {
+	if w.now != nil && r.Before(w.now.round) {
+		return true
+	}
+	if !w.recovering() {
+		return false
+	}
+	if r.Phase == plan.RecoverPhase {
+		return r.Step < w.target.Step
+	}
+	// Nobody sends in a round before all have reported in those before it, but for this actor, whose
+	// life before this one did: so what is there of a later round makes earlier ones history.
+	return r.Before(w.target) || w.early != nil && r.Before(w.early.round)
+}
+
+// recovering says that the round that is to be caught up with has not been opened yet in this life.
+func (w *Walker) recovering() bool {
+	return w.now == nil || w.now.round.Phase == plan.RecoverPhase
+}
+
+// compare looks at a copy of a message that was taken. The same work in two lives gives the same
+// bits, so this is a test for silent corruption that costs nothing. Reports tell of time, and differ.
+func (w *Walker) compare(m Message, x *slot) {
+	if m.Sum == x.sum || m.Sum == 0 || x.sum == 0 || m.Name.Value.Kind == plan.Report {
+		return
+	}
+	w.stopped = true
+	w.emit(Fail{Round: m.Name.Round, Op: fmt.Sprintf("receive %s from %s", m.Name.Value, m.Name.From), Cause: &Corruption{
+		Name: m.Name, Sum: m.Sum, Before: x.incarnation, SumBefore: x.sum,
+	}})
+}
+
+// walkOf is the walk of the round that is open, or of a later one that messages come early for.
+// Besides a Recover there is at most one of those: no peer can be two rounds ahead, because a round opens
+// only when every actor has reported the one before; or this life of the actor has not begun yet.
 func (w *Walker) walkOf(r plan.Round, p *path) (*walk, string) {
 	if w.now != nil && w.now.round == r {
 		return w.now, ""
 	}
-	if w.early == nil {
-		w.early = newWalk(r, p)
+	early := &w.early
+	if r.Phase == plan.RecoverPhase {
+		early = &w.recovery
 	}
-	if w.early.round != r {
-		return nil, fmt.Sprintf("messages of %s came early before it, and no more than one round is kept", w.early.round)
+	if k := *early; k != nil && k.round.Before(r) && w.recovering() {
+		w.abandon(k)
+		*early = nil
 	}
-	return w.early, ""
+	if *early == nil {
+		*early = newWalk(r, p)
+	}
+	if (*early).round != r {
+		return nil, fmt.Sprintf("messages of %s came early before it, and no more than one round is kept", (*early).round)
+	}
+	return *early, ""
 }
 
-// start opens the round of a Start message, unless there is a reason against it.
+// start opens the round of a Start message, now or when it can, unless there is a reason against it.
 func (w *Walker) start(name Name) string {
 	if name.From != plan.Trainer {
 		return fmt.Sprintf("rounds are opened by the %s", plan.Trainer)
 	}
-	w.peers[name.From] = name.Incarnation
-	if w.now != nil && w.now.round == name.Round {
+	r := name.Round
+	if w.path(r.Phase) == nil {
+		return w.whyNotOpen(r)
+	}
+	// The Start of a new life of the trainer announces it.
+	w.peerIs(PeerIs{Peer: plan.Trainer, Incarnation: name.Incarnation, Round: r})
+	switch {
+	case w.now != nil && (w.now.round == r || r.Phase == plan.RecoverPhase), w.pending != nil && *w.pending == r:
+		// A Recover is the beginning of a life, and of no other.
 		w.counts.Duplicates++
-		return ""
+	case w.mustWait(r):
+		if w.pending == nil || w.pending.Before(r) {
+			w.pending = &r
+		}
+	default:
+		reason := w.whyNotOpen(r)
+		if reason == "" {
+			w.open(r)
+		}
+		return reason
 	}
-	reason := w.whyNotOpen(name.Round)
-	if reason == "" {
-		w.open(name.Round)
+	return ""
+}
+
+// mustWait says that a Start has come before what it follows has happened: in a new life the Recover comes
+// first; and while a peer recovers, an Offer may be on the stream although the program has ended.
+func (w *Walker) mustWait(r plan.Round) bool {
+	if w.now == nil {
+		return w.incarnation > 0 && r.Phase != plan.InitPhase && r.Phase != plan.RecoverPhase
 	}
-	return reason
+	return w.now.round.Before(r) && !w.now.finished() && (w.now.round.Phase == plan.RecoverPhase || w.now.ended())
+}
+
+func (w *Walker) openPending() {
+	for w.pending != nil && !w.stopped && w.now != nil && w.now.finished() {
+		r := *w.pending
+		w.pending = nil
+		if w.now.round.Before(r) {
+			w.open(r)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +33,9 @@ type Payload interface {
 
 // Tensor is a payload in device memory.
 type Tensor struct{ device.Slice }
+
+// View is that of n elements from lo on.
+func (t Tensor) View(lo, n int) Payload { return Tensor{t.Sub(lo, n)} }
 
 // Blob is a payload of plain bytes.
 type Blob []byte
@@ -65,7 +69,8 @@ type Completed struct {
 }
 
 // PeerIs tells a machine the current incarnation of another actor, and the round that it recovers
-// into. Messages of older incarnations are refused; what the peer needs in that round is sent again.
+// into. Messages of older incarnations are refused; what the peer needs in that round is sent again. The
+// peer itself is told too, and one of its older lives, which ends with ErrFenced. Told twice, it is the same.
 type PeerIs struct {
 	Peer        plan.ActorID
 	Incarnation int
@@ -74,6 +79,12 @@ type PeerIs struct {
 
 // Restarted tells the trainer that an actor has begun a new life and has to catch up.
 type Restarted struct {
+	Actor       plan.ActorID
+	Incarnation int
+}
+
+// Restored says that an actor that began a new life has its state back: it walks the round that is open.
+type Restored struct {
 	Actor       plan.ActorID
 	Incarnation int
 }
@@ -108,6 +119,7 @@ func (Tick) event()      {}
 func (Failed) event()    {}
 func (Begin) event()     {}
 func (Restarted) event() {}
+func (Restored) event()  {}
 func (Interrupt) event() {}
 
 // Effect is what a machine wants done. The shell performs effects in order.
@@ -174,6 +186,22 @@ func Discard(e Event) []Effect {
 		}
 	}
 	return out
+}
+
+// ErrFenced is the cause of the end of a life after which another one has begun.
+var ErrFenced = errors.New("fenced")
+
+// Corruption is the cause of a Fail at an actor that was sent a message twice with different bytes.
+type Corruption struct {
+	// Name and Sum are those of the second one; Before is the incarnation of the sender of the first.
+	Name           Name
+	Sum, SumBefore uint32
+	Before         int
+}
+
+func (c *Corruption) Error() string {
+	return fmt.Sprintf("silent corruption: %s, %s, of %s had the checksum %08x from its incarnation %d and has %08x from its incarnation %d",
+		c.Name.Value, c.Name.Round, c.Name.From, c.SumBefore, c.Before, c.Sum, c.Name.Incarnation)
 }
 
 // Machine is the logic of an actor: no goroutine, clock, randomness, network or device inside.

@@ -52,6 +52,9 @@ func newPath(p *plan.Program) *path {
 			}
 		}
 		t.frees[i] = t.slots(p, op, "frees", op.Frees)
+		if op.Kind == plan.Offer && len(op.Reads)+len(op.Writes) != 1 {
+			panic(fmt.Sprintf("machine: %s program of %s: %s reads %d values and writes %d", p.Phase, p.Actor, op, len(op.Reads), len(op.Writes)))
+		}
 		if op.Kind == plan.Send && len(op.Reads) != 1 {
 			panic(fmt.Sprintf("machine: %s program of %s: %s reads %d values", p.Phase, p.Actor, op, len(op.Reads)))
 		}
@@ -93,12 +96,16 @@ type slot struct {
 	state   state
 	dead    bool
 	payload Payload
+	// sum and incarnation are those of the message that was taken.
+	sum         uint32
+	incarnation int
 }
 
 // walk is a round on a path. Before the round opens, only received values are in its slots.
 //
 // Invariants: operations before head have been launched, sent or put off; those in launched are
-// on the stream, in order; a send in deferred reads a value that one of launched writes.
+// on the stream, in order; a send in deferred reads a value that one of launched writes. The
+// Offers in offers are before head and have not been made; those in offering are among launched.
 type walk struct {
 	round    plan.Round
 	path     *path
@@ -106,14 +113,19 @@ type walk struct {
 	head     int
 	launched []int
 	deferred []int
+	offers   []int
+	offering map[int]bool
 }
 
 func newWalk(r plan.Round, p *path) *walk {
 	return &walk{round: r, path: p, slots: make([]slot, len(p.values))}
 }
 
-func (w *walk) finished() bool {
-	return w.head == len(w.path.ops) && len(w.launched) == 0 && len(w.deferred) == 0
+func (w *walk) finished() bool { return w.ended() && len(w.launched) == 0 }
+
+// ended says that all of the program is done, though an Offer may be on the stream.
+func (w *walk) ended() bool {
+	return w.head == len(w.path.ops) && len(w.launched) == len(w.offering) && len(w.deferred) == 0
 }
 
 // lacks returns the first value that operation i reads and that keeps it from starting.

@@ -18,7 +18,16 @@ func parameters(piece int) plan.Value {
 	return plan.Value{Kind: plan.Parameters, Piece: piece}
 }
 
-var report = plan.Value{Kind: plan.Report, Piece: -1}
+func tokens(micro int) plan.Value {
+	return plan.Value{Kind: plan.Tokens, Lo: micro, Piece: -1}
+}
+
+var (
+	report  = plan.Value{Kind: plan.Report, Piece: -1}
+	verdict = plan.Value{Kind: plan.Verdict, Piece: -1}
+	reduced = plan.Value{Kind: plan.Reduced}
+	state   = plan.Value{Kind: plan.State, Index: 1}
+)
 
 type values = []plan.Value
 
@@ -39,6 +48,7 @@ const (
 	middle = plan.ActorID("stage.p1.d0")
 	after  = plan.ActorID("stage.p2.d0")
 	owner  = plan.ActorID("shard.p1.d0")
+	mirror = plan.ActorID("mirror.p1.d0")
 )
 
 // middleStage is a stage between two others: 1F1B over micros micro-batches, one warm-up forward.
@@ -87,8 +97,58 @@ func initial() plan.Program {
 	}}
 }
 
+// recovering receives parameters from the mirror of the shard that owns them.
+func recovering() plan.Program {
+	return plan.Program{Actor: middle, Phase: plan.RecoverPhase, Ops: []plan.Op{
+		receive(parameters(0), mirror),
+		compute(plan.Load, 0, values{parameters(0)}, nil, values{parameters(0)}),
+	}}
+}
+
+// held is a step of a mirror, which offers parameters to a stage and its state to its shard.
+func held() []plan.Program {
+	offer := func(v plan.Value, to plan.ActorID, frees ...plan.Value) plan.Op {
+		return plan.Op{Kind: plan.Offer, Peer: to, As: v, Reads: values{v}, Frees: frees}
+	}
+	return []plan.Program{
+		{Actor: mirror, Phase: plan.RecoverPhase, Ops: []plan.Op{
+			receive(state, owner),
+			compute(plan.Restore, 0, values{state}, nil, values{state}),
+		}},
+		{Actor: mirror, Phase: plan.TrainPhase, Ops: []plan.Op{
+			compute(plan.Advance, 0, nil, values{parameters(0)}, nil),
+			offer(parameters(0), before),
+			offer(parameters(0), middle, parameters(0)),
+			{Kind: plan.Offer, Peer: owner, As: state, Writes: values{state}, Frees: values{state}},
+			receive(reduced, owner),
+			receive(verdict, plan.Trainer),
+			compute(plan.Hold, 0, values{reduced, verdict}, nil, values{reduced, verdict}),
+			compute(plan.Finish, 0, nil, values{report}, nil),
+			send(report, plan.Trainer, report),
+		}},
+	}
+}
+
+// trainer feeds a micro-batch and hears of two actors.
+func trainer() plan.Program {
+	second := report
+	second.Index = 1
+	ended := report
+	ended.Index = 2
+	return plan.Program{Actor: plan.Trainer, Phase: plan.TrainPhase, Ops: []plan.Op{
+		compute(plan.Feed, 0, nil, values{tokens(0)}, nil),
+		send(tokens(0), before, tokens(0)),
+		receive(report, before),
+		receive(second, middle),
+		compute(plan.Finish, 0, values{report, second}, values{ended}, values{report, second}),
+	}}
+}
+
 // sets are the programs that scripts may use.
 var sets = map[string][]plan.Program{
 	"middle":     {initial(), middleStage(2)},
 	"middle-one": {initial(), middleStage(1)},
+	"recover":    {initial(), recovering(), middleStage(1)},
+	"mirror":     held(),
+	"trainer":    {trainer()},
 }

@@ -133,8 +133,16 @@ func (s *script) play(t *testing.T, command string) string {
 			}
 			s.effects(s.w.Handle(e), &out)
 		case "peer":
+			// peer ACTOR INCARNATION [PHASE STEP]
 			n, _ := strconv.Atoi(args[1])
-			s.effects(s.w.Handle(machine.PeerIs{Peer: plan.ActorID(args[0]), Incarnation: n}), &out)
+			e := machine.PeerIs{Peer: plan.ActorID(args[0]), Incarnation: n}
+			if len(args) > 2 {
+				e.Round = s.name(t, plan.Value{}, args[2], args[3]).Round
+			}
+			s.effects(s.w.Handle(e), &out)
+		case "forget":
+			fmt.Fprintln(&out, s.w.Forget(plan.ActorID(args[0])))
+			s.effects(s.w.Handle(machine.Tick{}), &out)
 		case "waiting":
 			fmt.Fprintln(&out, s.w.Waiting())
 		case "finished":
@@ -176,6 +184,9 @@ func (s *script) actor(t *testing.T, set string, options map[string]string, out 
 		n, _ := strconv.Atoi(w)
 		opts = append(opts, machine.Window(n))
 	}
+	if n, _ := strconv.Atoi(options["incarnation"]); n > 0 {
+		opts = append(opts, machine.Incarnation(n))
+	}
 	s.w = machine.NewWalker(s.plan, s.id, opts...)
 }
 
@@ -208,14 +219,23 @@ func (s *script) arrive(name machine.Name, p machine.Payload, options map[string
 		p.Release()
 		p = nil
 	}
-	s.effects(s.w.Handle(machine.Arrived{Message: machine.Message{Name: name, Payload: p}}), out)
+	sum, _ := strconv.ParseUint(options["sum"], 16, 32)
+	s.effects(s.w.Handle(machine.Arrived{Message: machine.Message{Name: name, Payload: p, Sum: uint32(sum)}}), out)
 }
 
 func (s *script) effects(effects []machine.Effect, out *strings.Builder) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case machine.Send:
-			fmt.Fprintf(out, "send %s to %s\n", short(e.Message.Name.Value), e.Message.Name.To)
+			n := e.Message.Name
+			fmt.Fprintf(out, "send %s to %s", short(n.Value), n.To)
+			if n.Round.Phase == plan.RecoverPhase {
+				fmt.Fprintf(out, " (%s)", n.Round)
+			}
+			if n.Incarnation > 0 {
+				fmt.Fprintf(out, " incarnation %d", n.Incarnation)
+			}
+			fmt.Fprintln(out)
 		case machine.Launch:
 			fmt.Fprintf(out, "launch %d %s\n", e.Index, e.Op)
 			s.launched = append(s.launched, e)
@@ -249,6 +269,7 @@ func (s *script) held(out *strings.Builder) {
 var shorts = map[plan.Kind]string{
 	plan.Start: "start", plan.Tokens: "tokens", plan.Activation: "activation", plan.ActivationGrad: "upstream", plan.Saved: "saved",
 	plan.Stashed: "stashed", plan.Gradient: "gradient", plan.Parameters: "parameters", plan.Report: "report", plan.Loss: "loss",
+	plan.Reduced: "reduced", plan.Verdict: "verdict", plan.State: "state",
 }
 
 // short writes a value as KIND/INDEX/LO, and with /PIECE if it has one.

@@ -18,7 +18,11 @@ import (
 //     Its value comes without anybody else's doing, so nothing can wait for it in a circle.
 //
 // Messages of a later round are kept until it opens: at most one round, and of it what the program
-// of that round receives. A payload that was sent is kept in the outbox until the commit.
+// of that round receives. A payload that was sent is kept in the outbox until the commit, and sent again
+// to a peer that begins a new life in the round.
+//
+// A walker that begins a new life itself, with an Incarnation above 0, walks Recover first, and then the
+// round that is open, from its beginning.
 type Walker struct {
 	id          plan.ActorID
 	plan        *plan.Plan
@@ -26,12 +30,20 @@ type Walker struct {
 	window      int
 	paths       [plan.Phases]*path
 
-	// Invariant: early, if any, is of a later round than now; now is nil before the first round.
-	now, early *walk
-	outbox     []Message
-	peers      map[plan.ActorID]int
-	stopped    bool
-	counts     Counts
+	// Invariant: early and recovery, if any, are of later rounds than now; now is nil before the first
+	// round. recovery is of a Recover, early of another phase.
+	now, early, recovery *walk
+	// pending is the round of a Start that came before the round that is open had finished.
+	pending *plan.Round
+	// target is the round that this actor's new life is to catch up with, as far as it is known.
+	target plan.Round
+	// outbox has what was sent in this round, and what is offered.
+	outbox []Message
+	// peers are the highest incarnations known; lives the newest of those that were announced.
+	peers   map[plan.ActorID]int
+	lives   map[plan.ActorID]PeerIs
+	stopped bool
+	counts  Counts
 
 	effects []Effect
 }
@@ -58,6 +70,7 @@ func NewWalker(p *plan.Plan, id plan.ActorID, options ...Option) *Walker {
 		plan:   p,
 		window: 4,
 		peers:  map[plan.ActorID]int{},
+		lives:  map[plan.ActorID]PeerIs{},
 	}
 	for _, o := range options {
 		o(w)
@@ -93,8 +106,9 @@ func (w *Walker) Handle(e Event) []Effect {
 	case Completed:
 		w.completed(e)
 	case PeerIs:
-		w.peers[e.Peer] = max(w.peers[e.Peer], e.Incarnation)
+		w.peerIs(e)
 	}
+	w.openPending()
 	return w.take()
 }
 
@@ -115,13 +129,21 @@ func (w *Walker) Close() []Effect {
 	w.commit()
 	w.abandon(w.now)
 	w.abandon(w.early)
+	w.abandon(w.recovery)
 	return w.take()
 }
 
 // Waiting describes what the machine waits for now.
 func (w *Walker) Waiting() Wait {
 	if w.now == nil {
-		return Wait{}
+		if w.incarnation == 0 {
+			return Wait{}
+		}
+		r := w.target
+		if w.pending != nil {
+			r = *w.pending
+		}
+		return Wait{Round: r, Op: "the beginning of its new life", Value: startValue, From: plan.Trainer}
 	}
 	n := w.now
 	wait := Wait{Round: n.round}
@@ -181,28 +203,23 @@ func (w *Walker) whyNotOpen(r plan.Round) string {
 func (w *Walker) open(r plan.Round) {
 	w.commit()
 	w.abandon(w.now)
-	if w.early != nil && w.early.round.Before(r) {
-		w.abandon(w.early)
-		w.early = nil
+	w.now = nil
+	for _, early := range []**walk{&w.early, &w.recovery} {
+		switch k := *early; {
+		case k == nil || r.Before(k.round):
+			continue
+		case k.round == r:
+			w.now = k
+		default:
+			w.abandon(k)
+		}
+		*early = nil
 	}
-	if w.early != nil && w.early.round == r {
-		w.now, w.early = w.early, nil
-	} else {
+	if w.now == nil {
 		w.now = newWalk(r, w.path(r.Phase))
 	}
 	w.emit(Committed{r})
-	if s, ok := w.now.path.slot[plan.Value{Kind: plan.Start, Piece: -1}]; ok {
-		w.settle(s, nil)
-	}
 	w.advance()
-}
-
-// commit trims the outbox.
-func (w *Walker) commit() {
-	for _, m := range w.outbox {
-		w.drop(m.Payload)
-	}
-	w.outbox = nil
 }
 
 // abandon gives back the values that a program left when it ended.
@@ -227,7 +244,7 @@ func (w *Walker) settle(s int32, p Payload) {
 		rest := n.deferred[:0]
 		for _, i := range n.deferred {
 			if n.path.reads[i][0] == s {
-				w.send(i)
+				w.post(i)
 			} else {
 				rest = append(rest, i)
 			}
@@ -257,10 +274,14 @@ func (w *Walker) advance() {
 		op := &n.path.ops[i]
 		switch op.Kind {
 		case plan.Receive:
-		case plan.Send:
+		case plan.Send, plan.Offer:
+			if len(op.Reads) == 0 {
+				w.offerLater(i)
+				break
+			}
 			switch n.slots[n.path.reads[i][0]].state {
 			case there:
-				w.send(i)
+				w.post(i)
 			case running:
 				n.deferred = append(n.deferred, i)
 			default:
@@ -295,24 +316,6 @@ func (w *Walker) launch(i int) {
 	w.emit(Launch{Round: n.round, Index: i, Op: &n.path.ops[i], In: in})
 }
 
-func (w *Walker) send(i int) {
-	n := w.now
-	op := &n.path.ops[i]
-	m := Message{
-		Name:    Name{Job: w.plan.Job.Name, Round: n.round, Incarnation: w.incarnation, From: w.id, To: op.Peer, Value: op.As},
-		Payload: n.slots[n.path.reads[i][0]].payload,
-	}
-	if part, whole := w.plan.Part(op); !whole {
-		// A shard is sent its piece of the vector: a view, no copy.
-		m.Payload = Tensor{m.Payload.(Tensor).Sub(part.Lo, part.Len())}
-	}
-	if m.Payload != nil {
-		m.Payload.Retain()
-	}
-	w.outbox = append(w.outbox, m)
-	w.emit(Send{m})
-}
-
 func (w *Walker) completed(e Completed) {
 	n := w.now
 	if n == nil || e.Round != n.round || len(n.launched) == 0 || n.launched[0] != e.Op {
@@ -320,6 +323,7 @@ func (w *Walker) completed(e Completed) {
 	}
 	op := &n.path.ops[e.Op]
 	n.launched = n.launched[1:]
+	delete(n.offering, e.Op)
 	if e.Err == nil && len(e.Out) != len(op.Writes) {
 		e.Err = fmt.Errorf("it returned %d values and writes %d", len(e.Out), len(op.Writes))
 	}
@@ -331,8 +335,12 @@ func (w *Walker) completed(e Completed) {
 		w.emit(Fail{Round: n.round, Op: op.String(), Cause: e.Err})
 		return
 	}
-	for j, s := range n.path.writes[e.Op] {
-		w.settle(s, e.Out[j])
+	if op.Kind == plan.Offer {
+		w.offered(e.Op, e.Out[0])
+	} else {
+		for j, s := range n.path.writes[e.Op] {
+			w.settle(s, e.Out[j])
+		}
 	}
 	w.advance()
 }

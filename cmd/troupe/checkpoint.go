@@ -13,14 +13,14 @@ func checkpointCommand() *cobra.Command {
 		Use:     "checkpoint",
 		Short:   "Look at checkpoints",
 		Example: "  troupe checkpoint check runs/gosrc\n  troupe checkpoint list runs/gosrc",
-		Args:    cobra.NoArgs,
+		Args:    chooses,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(&cobra.Command{
 		Use:     "check DIR",
 		Short:   "Read every file of every checkpoint and say whether it is whole",
 		Example: "  troupe checkpoint check runs/gosrc",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			reports, err := checkpoint.Check(args[0])
 			if err != nil {
@@ -44,11 +44,14 @@ func checkpointCommand() *cobra.Command {
 		Use:     "list DIR",
 		Short:   "List the checkpoints in a folder",
 		Example: "  troupe checkpoint list runs/gosrc",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			entries, err := checkpoint.List(args[0])
 			if err != nil {
 				return err
+			}
+			if len(entries) == 0 {
+				fmt.Fprintf(c.ErrOrStderr(), "no checkpoints in %s\n", args[0])
 			}
 			for _, e := range entries {
 				state := "complete"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -15,14 +16,16 @@ import (
 )
 
 // display shows a run: a progress bar on a terminal, a line a step elsewhere, on standard error;
-// and the result on standard output.
+// and the result on standard output. Lines come from the run and from its nodes, at the same time.
 type display struct {
-	out, err io.Writer
+	out      io.Writer
 	json     bool
-	bar      *progressbar.ProgressBar // nil where standard error is not a terminal
 	terminal bool
-	elapsed  time.Duration // of the last steps, smoothed
-	loss     float64
+
+	mu      sync.Mutex
+	err     io.Writer
+	bar     *progressbar.ProgressBar // nil before the first step, and where there is no terminal
+	elapsed time.Duration            // of the last steps, smoothed
 }
 
 func newDisplay(c *cobra.Command, asJSON bool) *display {
@@ -42,12 +45,21 @@ func (d *display) progress(p supervisor.Progress) {
 		d.line("step %d: validation loss %.4f", p.Evaluated.Step, p.Evaluated.Loss)
 	case p.Checkpoint != nil:
 		d.line("step %d: checkpoint %s", p.Checkpoint.Step, p.Checkpoint.Path)
+	case p.Decision != nil:
+		d.line("decision: %s", *p.Decision)
+	case p.Recovered != nil:
+		d.line("%s", *p.Recovered)
 	case p.Note != nil:
 		d.line("%s", *p.Note)
 	}
 }
 
 func (d *display) step(s *supervisor.StepDone) {
+	if s.Skipped != "" {
+		d.line("step %d made no update: %s", s.Step, s.Skipped)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.elapsed == 0 {
 		d.elapsed = s.Elapsed
 	}
@@ -64,17 +76,18 @@ func (d *display) step(s *supervisor.StepDone) {
 			progressbar.OptionSetWidth(24),
 			progressbar.OptionSetPredictTime(false),
 			progressbar.OptionSetElapsedTime(false),
-			progressbar.OptionShowCount(),
 			progressbar.OptionUseANSICodes(true),
 			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "", BarEnd: ""}),
 		)
 	}
-	d.bar.Describe(fmt.Sprintf("loss %.3f  %.0f tokens/s  %s left ", s.Loss, rate, left))
+	d.bar.Describe(fmt.Sprintf("step %d/%d  loss %.3f  %.0f tokens/s  %s left ", s.Step, s.Of, s.Loss, rate, left))
 	_ = d.bar.Set64(s.Step) // writing to a terminal that has gone is no reason to stop training
 }
 
 // line prints above the progress bar.
 func (d *display) line(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.bar != nil {
 		_ = d.bar.Clear()
 	}
@@ -84,11 +97,19 @@ func (d *display) line(format string, args ...any) {
 	}
 }
 
+// close takes the progress bar away: what follows is the result, or the error.
+func (d *display) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bar != nil {
+		_ = d.bar.Clear()
+		d.bar = nil
+	}
+}
+
 // finish prints the result, or passes the error on.
 func (d *display) finish(r *supervisor.Result, err error) error {
-	if d.bar != nil {
-		fmt.Fprintln(d.err)
-	}
+	d.close()
 	if err != nil {
 		return err
 	}
@@ -108,7 +129,7 @@ func (d *display) finish(r *supervisor.Result, err error) error {
 		fmt.Fprintf(d.out, "checkpoint %s\n", r.Checkpoint)
 	}
 	if r.Stopped {
-		fmt.Fprintf(d.out, "stopped before the last step; go on with --resume\n")
+		fmt.Fprintln(d.out, "stopped before the last step; go on with --resume")
 	}
 	return nil
 }

@@ -16,10 +16,13 @@ func generateCommand() *cobra.Command {
 		Use:     "generate DIR",
 		Short:   "Write text with the newest checkpoint in a folder",
 		Example: "  troupe generate runs/gosrc --prompt 'func main() {' --tokens 200 --temperature 0.8 --top-k 20",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if tokens < 0 {
 				return usage(fmt.Errorf("--tokens %d; legal is 0 and more", tokens))
+			}
+			if err := s.Check(); err != nil {
+				return usage(err)
 			}
 			g, err := supervisor.OpenGenerator(args[0])
 			if err != nil {

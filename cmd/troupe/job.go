@@ -19,7 +19,7 @@ func loadJob(path string, set []string) (*plan.Job, error) {
 	}
 	for _, s := range set {
 		if err := job.Set(s); err != nil {
-			return nil, usage(fmt.Errorf("--set: %w", err))
+			return nil, usage(err)
 		}
 	}
 	return job, usage(job.Validate())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,19 +21,28 @@ func launchCommand() *cobra.Command {
 			"This process holds the trainer. With --external it starts none, prints the command that joins a node, and waits for N of them.",
 		Example: "  troupe launch examples/gosrc.yaml --nodes 4 --set layout.pipeline=2 --set layout.data=2\n" +
 			"  troupe launch examples/gosrc.yaml --nodes 2 --external --listen 10.0.0.1:7400",
-		Args: cobra.ExactArgs(1),
+		Args: takes("one job file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			job, err := loadJob(args[0], o.set)
+			if nodes < 1 {
+				return usage(fmt.Errorf("--nodes %d; legal is 1 and more", nodes))
+			}
+			if err := checkAddress("listen", listen); err != nil {
+				return err
+			}
+			job, err := o.load(args[0])
 			if err != nil {
 				return err
 			}
 			show := newDisplay(c, o.json)
+			started := new(processes)
 			result, err := supervisor.Launch(c.Context(), job, supervisor.Cluster{
-				Nodes:  nodes,
-				Listen: listen,
-				Spawn:  spawner(external, c.ErrOrStderr()),
+				Nodes:   nodes,
+				Listen:  listen,
+				Spawn:   spawner(external, show, started),
+				Replace: !external,
+				Host:    started,
 			}, append(o.options(), supervisor.WithProgress(show.progress))...)
-			return show.finish(result, err)
+			return show.finish(result, refused(err))
 		},
 	}
 	o.register(c)
@@ -51,10 +61,14 @@ func nodeCommand() *cobra.Command {
 		Long:  "Node joins the cluster of a `troupe launch` and runs the actors that the plan places on it. The token is read from TROUPE_TOKEN.",
 		Example: "  TROUPE_TOKEN=... troupe node --join 10.0.0.1:7400\n" +
 			"  TROUPE_TOKEN=... troupe node --join 10.0.0.1:7400 --listen 10.0.0.2:7400",
-		Args: cobra.NoArgs,
+		Args: takes(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkNode(&n); err != nil {
+				return err
+			}
 			n.Log = c.ErrOrStderr()
-			return serveNode(c.Context(), n)
+			n.Host = self{}
+			return supervisor.Serve(c.Context(), n)
 		},
 	}
 	f := c.Flags()
@@ -62,8 +76,5 @@ func nodeCommand() *cobra.Command {
 	f.StringVar(&n.Listen, "listen", "127.0.0.1:0", "address at which the other nodes reach this one; port 0 takes a free one")
 	f.IntVar(&n.Number, "number", 0, "number of this node, from 1; 0 takes the next that is free")
 	f.DurationVar(&n.Wait, "wait", 30*time.Second, "how long to try to join")
-	if err := c.MarkFlagRequired("join"); err != nil {
-		panic(err)
-	}
 	return c
 }

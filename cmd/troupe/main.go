@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-train/troupe/supervisor"
 )
 
 // Exit statuses: 0 for success, 1 for a failure, 2 for what was typed or written in a job file.
@@ -31,7 +33,10 @@ func usage(err error) error {
 	return usageError{err}
 }
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	tuneHeap()
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	ctx, stop := signals()
@@ -81,25 +86,65 @@ func newRoot() *cobra.Command {
 		Example:       "  troupe train examples/gosrc.yaml\n  troupe launch examples/gosrc.yaml --nodes 2 --set layout.pipeline=2",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Version:       supervisor.Version,
+		Args:          chooses,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(trainCommand(), launchCommand(), nodeCommand(), planCommand(), generateCommand(), checkpointCommand(), vocabularyCommand())
-	markUsage(root)
+	root.SetVersionTemplate("troupe {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
+	})
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(trainCommand(), launchCommand(), nodeCommand(), planCommand(), benchCommand(), generateCommand(), checkpointCommand(), auditCommand(), vocabularyCommand())
 	return root
 }
 
-// markUsage makes every complaint about arguments a usage error.
-func markUsage(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
+// helpCommand is `troupe help COMMAND`: the same as --help, but strict.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Print the help of a command",
+		Example: "  troupe help train",
+		RunE: func(c *cobra.Command, args []string) error {
+			topic, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(c.Root(), strings.Join(args, " "))
+			}
+			return topic.Help()
+		},
 	}
+}
+
+// chooses is the check of the arguments of a command that has only subcommands.
+func chooses(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknownCommand(c, args[0])
+}
+
+func unknownCommand(c *cobra.Command, given string) error {
+	var legal []string
 	for _, sub := range c.Commands() {
-		markUsage(sub)
+		legal = append(legal, sub.Name())
+	}
+	return usage(fmt.Errorf("%s has no command %q; legal: %s", c.CommandPath(), given, strings.Join(legal, ", ")))
+}
+
+// takes is the check of the arguments of a command that takes exactly those that its usage line shows.
+func takes(what ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == len(what) {
+			return nil
+		}
+		legal := "none is legal"
+		if len(what) > 0 {
+			legal = strings.Join(what, " and ") + " is legal"
+		}
+		return usage(fmt.Errorf("%s is given %d arguments; %s: %s", c.CommandPath(), len(args), legal, c.UseLine()))
 	}
 }
 

@@ -23,7 +23,7 @@ func planCommand() *cobra.Command {
 		Use:     "plan JOB.yaml",
 		Short:   "Print layout, placement, predicted memory and FLOPs of a job",
 		Example: "  troupe plan examples/gosrc.yaml --set layout.pipeline=3 --nodes 3",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("one job file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if nodes < 0 {
 				return usage(fmt.Errorf("--nodes %d; legal is 0 (one process) and more", nodes))
@@ -102,10 +102,15 @@ func printPlan(out io.Writer, p *plan.Plan, gflops float64) error {
 	fmt.Fprintf(out, "%s: %s, %d parameters in %d layers\n", p.Job.Name, p.Model.Kind, o.Parameters, len(p.Model.Layers))
 	fmt.Fprintf(out, "layout: pipeline %d, data %d, schedule %s; %d micro-batches of at most %d sequences a step\n",
 		l.Pipeline, l.Data, l.Schedule, len(p.Train), p.Job.Train.MicroBatch)
-	fmt.Fprintf(out, "a step: %.3g FLOP, bubble %.3f, %.3f s and %.4f TFLOP/s a stage at %g GFLOP/s, messages not counted\n\n",
-		o.FLOPs, o.Bubble, o.StepSeconds, o.TFLOPsPerDevice, gflops)
+	fmt.Fprintf(out, "a step: %.3g FLOP, bubble %.3f; stages of %g GFLOP/s take %.2g s, without the time of messages\n\n",
+		o.FLOPs, o.Bubble, gflops, o.StepSeconds)
+	wide := 0
+	for _, a := range p.Actors {
+		wide = max(wide, len(a.ID))
+	}
+	name := func(s string) string { return fmt.Sprintf("%-*s", wide, s) } // the column of names alone is flush left
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "actor\tnode\tlayers\tFLOP\tin flight\tparameters\tgradients\toptimizer\tactivations\tmessages\tworkspace\tpeak\t")
+	fmt.Fprintln(w, name("actor")+"\tnode\tlayers\tFLOP\tin flight\tparameters\tgradients\toptimizer\tactivations\tmessages\tworkspace\tpeak\t")
 	for i, a := range p.Predicted.Actors {
 		layers, flop, live := "", "", ""
 		if rank, _, ok := a.ID.Rank(); ok && a.ID.Role() == "stage" {
@@ -116,7 +121,7 @@ func printPlan(out io.Writer, p *plan.Plan, gflops float64) error {
 			}
 			flop, live = fmt.Sprintf("%.3g", a.FLOPs), fmt.Sprint(a.LiveMicroBatches)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", a.ID, p.Actors[i].Node, layers, flop, live,
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(string(a.ID)), p.Actors[i].Node, layers, flop, live,
 			size(a.Parameters), size(a.Gradients), size(a.Optimizer), size(a.Activations), size(a.Messages), size(a.Workspace), size(a.Peak()))
 	}
 	return w.Flush()

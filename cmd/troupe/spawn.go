@@ -1,15 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
 
+	"github.com/troupe-train/troupe/actors"
 	"github.com/troupe-train/troupe/supervisor"
 )
 
@@ -17,24 +18,42 @@ import (
 // does not show in the list of processes.
 const tokenVariable = "TROUPE_TOKEN"
 
-// serveNode is the command `troupe node`.
-func serveNode(ctx context.Context, n supervisor.NodeOptions) error {
+// checkNode completes and checks what `troupe node` was told.
+func checkNode(n *supervisor.NodeOptions) error {
 	if n.Join == "" {
-		return usage(errors.New("--join is not given; it is the address that `troupe launch` prints"))
+		return usage(errors.New("--join is not given; it is the address that troupe launch prints"))
+	}
+	for flag, address := range map[string]string{"join": n.Join, "listen": n.Listen} {
+		if err := checkAddress(flag, address); err != nil {
+			return err
+		}
+	}
+	switch {
+	case n.Number < 0:
+		return usage(fmt.Errorf("--number %d; legal is 1 and more, and 0 for the next that is free", n.Number))
+	case n.Wait <= 0:
+		return usage(fmt.Errorf("--wait %s; legal is more than 0s", n.Wait))
 	}
 	n.Token = os.Getenv(tokenVariable)
 	if n.Token == "" {
-		return usage(fmt.Errorf("the variable %s is not set; `troupe launch` prints it", tokenVariable))
+		return usage(fmt.Errorf("the variable %s is not set; troupe launch prints it", tokenVariable))
 	}
-	return supervisor.Serve(ctx, n)
+	return nil
+}
+
+func checkAddress(flag, address string) error {
+	if err := actors.CheckAddress(address); err != nil {
+		return usage(fmt.Errorf("--%s: %w", flag, err))
+	}
+	return nil
 }
 
 // spawner starts nodes as processes of this program, or prints how to start them elsewhere.
-func spawner(external bool, log io.Writer) func(ctx context.Context, number int, address, token string, ended func(error)) error {
+func spawner(external bool, show *display, started *processes) func(ctx context.Context, number int, address, token string, ended func(error)) error {
 	if external {
 		return func(_ context.Context, number int, address, token string, _ func(error)) error {
-			_, err := fmt.Fprintf(log, "start node %d: %s=%s troupe node --join %s --number %d\n", number, tokenVariable, token, address, number)
-			return err
+			show.line("start node %d: %s=%s troupe node --join %s --number %d", number, tokenVariable, token, address, number)
+			return nil
 		}
 	}
 	return func(_ context.Context, number int, address, token string, ended func(error)) error {
@@ -45,19 +64,48 @@ func spawner(external bool, log io.Writer) func(ctx context.Context, number int,
 		// The node ends by itself: when the run ends, or when it hears no more of the coordinator.
 		c := exec.Command(self, "node", "--join", address, "--number", strconv.Itoa(number))
 		c.Env = append(os.Environ(), tokenVariable+"="+token)
+		log := &lines{print: func(line string) { show.line("node %d: %s", number, line) }}
 		c.Stderr = log
 		// A terminal's SIGINT is for this process, which stops the nodes in good order.
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := c.Start(); err != nil {
 			return err
 		}
+		started.add(number, c.Process.Pid)
 		go func() {
 			err := c.Wait()
+			log.flush()
 			if err == nil {
-				err = errors.New("it ended")
+				err = errors.New("exit status 0")
 			}
-			ended(fmt.Errorf("node %d: %w", number, err))
+			ended(fmt.Errorf("node %d has ended: %w", number, err))
 		}()
 		return nil
+	}
+}
+
+// lines is a writer that prints whole lines. One goroutine uses it.
+type lines struct {
+	print func(line string)
+	part  []byte // of a line whose end has not come
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.part = append(l.part, b...)
+	for {
+		line, rest, ok := bytes.Cut(l.part, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		l.print(string(line))
+		l.part = rest
+	}
+}
+
+// flush prints what stands after the last line's end.
+func (l *lines) flush() {
+	if len(l.part) > 0 {
+		l.print(string(l.part))
+		l.part = nil
 	}
 }

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-train/troupe/plan"
+	"github.com/troupe-train/troupe/plan/fault"
 	"github.com/troupe-train/troupe/supervisor"
 )
 
@@ -12,15 +17,15 @@ func trainCommand() *cobra.Command {
 		Use:     "train JOB.yaml",
 		Short:   "Train a job in this process",
 		Example: "  troupe train examples/gosrc.yaml\n  troupe train examples/gosrc.yaml --set layout.pipeline=2 --set train.steps=50 --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("one job file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			job, err := loadJob(args[0], o.set)
+			job, err := o.load(args[0])
 			if err != nil {
 				return err
 			}
 			show := newDisplay(c, o.json)
 			result, err := supervisor.Run(c.Context(), job, append(o.options(), supervisor.WithProgress(show.progress))...)
-			return show.finish(result, err)
+			return show.finish(result, refused(err))
 		},
 	}
 	o.register(c)
@@ -33,6 +38,8 @@ type runFlags struct {
 	json              bool
 	resume, overwrite bool
 	stopAt            int64
+	fault             string
+	faults            []fault.Fault // those in the file
 }
 
 func (o *runFlags) register(c *cobra.Command) {
@@ -42,7 +49,36 @@ func (o *runFlags) register(c *cobra.Command) {
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest complete checkpoint in save.dir")
 	f.BoolVar(&o.overwrite, "overwrite", false, "start afresh and remove the checkpoints in save.dir")
 	f.Int64Var(&o.stopAt, "stop-at", 0, "stop cleanly, with a checkpoint, when this many steps are committed")
-	c.MarkFlagsMutuallyExclusive("resume", "overwrite")
+	f.StringVar(&o.fault, "fault", "", "let the faults in this file strike the run: a YAML list, one fault an entry")
+}
+
+// load reads the job and checks the flags against each other and against it.
+func (o *runFlags) load(path string) (*plan.Job, error) {
+	switch {
+	case o.resume && o.overwrite:
+		return nil, usage(errors.New("--resume and --overwrite are both given; one of them is legal"))
+	case o.stopAt < 0:
+		return nil, usage(fmt.Errorf("--stop-at %d; legal is 1 and more, and 0 for no stop", o.stopAt))
+	}
+	job, err := loadJob(path, o.set)
+	if err != nil {
+		return nil, err
+	}
+	if o.faults, err = loadFaults(o.fault); err != nil {
+		return nil, err
+	}
+	if job.Save.Dir == "" && (o.resume || o.overwrite) {
+		return nil, usage(errors.New("--resume and --overwrite need save.dir, and the job has none"))
+	}
+	return job, nil
+}
+
+// refused marks what is wrong with the job itself, and was found only when model and plan were built.
+func refused(err error) error {
+	if errors.As(err, new(*plan.JobError)) {
+		return usage(err)
+	}
+	return err
 }
 
 func (o *runFlags) options() []supervisor.Option {
@@ -52,6 +88,9 @@ func (o *runFlags) options() []supervisor.Option {
 		opts = append(opts, supervisor.WithResume())
 	case o.overwrite:
 		opts = append(opts, supervisor.WithOverwrite())
+	}
+	if len(o.faults) > 0 {
+		opts = append(opts, supervisor.WithFaults(o.faults))
 	}
 	if o.stopAt > 0 {
 		opts = append(opts, supervisor.WithStopAt(o.stopAt))

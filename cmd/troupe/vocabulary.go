@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -19,14 +22,21 @@ func vocabularyCommand() *cobra.Command {
 			"the file as model.vocab.",
 		Example: "  troupe vocabulary examples/gosrc.yaml --size 2048 --out gosrc.vocab.json\n" +
 			"  troupe train examples/gosrc.yaml --set model.vocab=gosrc.vocab.json",
-		Args: cobra.ExactArgs(1),
+		Args: takes("one job file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if out == "" {
-				return usage(fmt.Errorf("--out is not given; it names the file to write"))
+				return usage(errors.New("--out is not given; it names the file to write"))
+			}
+			if err := data.CheckVocabularySize(size); err != nil {
+				return usage(fmt.Errorf("--size: %w", err))
 			}
 			job, err := loadJob(args[0], set)
 			if err != nil {
 				return err
+			}
+			// Better now than after the training.
+			if folder, err := os.Stat(filepath.Dir(out)); err != nil || !folder.IsDir() {
+				return fmt.Errorf("--out %s: there is no folder %s", out, filepath.Dir(out))
 			}
 			v, err := data.TrainTokenizer(data.Options{
 				Text: job.Data.Text, Match: job.Data.Match, Holdout: job.Data.Holdout, LimitBytes: job.Data.LimitBytes,

@@ -91,6 +91,10 @@ func (k *kernels[T]) Attention(o, lse, qkv device.Slice, s device.AttentionShape
 	const name = "Attention"
 	checkShape(name, s)
 	k.attention = attentionTask[T]{k.heads(name, qkv, o, lse, s), tilesOf(s.Tokens, attentionRows)}
+	if k.blocked != nil && s.HeadDim%16 == 0 {
+		k.attentionBlocks.run(k.pool, k.blocked, any(&k.attention.heads).(*heads[float32]))
+		return
+	}
 	k.pool.run(&k.attention, s.Batch*s.Heads*k.attention.perHead)
 }
 
@@ -145,6 +149,10 @@ func (k *kernels[T]) AttentionBackward(dqkv, do, o, lse, qkv, work device.Slice,
 	n := s.Batch * s.Tokens * s.Heads
 	k.attentionBack = attentionBackTask[T]{k.heads(name, qkv, o, lse, s),
 		k.in(name, "dqkv", dqkv, 3*n*s.HeadDim), k.in(name, "do", do, n*s.HeadDim), k.atLeast(name, "work", work, k.AttentionWork(s))}
+	if k.blocked != nil && s.HeadDim%16 == 0 {
+		k.attentionBlocksBack.run(k.pool, k.blocked, any(&k.attentionBack).(*attentionBackTask[float32]))
+		return
+	}
 	k.pool.run(&k.attentionBack, s.Batch*s.Heads)
 }
 

@@ -11,6 +11,8 @@ import (
 type Options struct {
 	// Float is the type that kernels work in: device.F32 (also the zero value) or device.F64.
 	Float device.DType
+	// Level is the level of the float32 kernels; Best (the zero value) is the highest that the processor has.
+	Level Level
 	// Poison fills new memory with NaN (integers with -1), so that a read of memory that was never written shows.
 	Poison bool
 }
@@ -18,6 +20,7 @@ type Options struct {
 // Device is the CPU. It is safe for concurrent use.
 type Device struct {
 	float  device.DType
+	level  Level
 	poison bool
 	memory memory
 
@@ -28,7 +31,8 @@ type Device struct {
 
 var _ device.Device = (*Device)(nil)
 
-// New opens the CPU as a device. It panics on a Float that is neither F32 nor F64.
+// New opens the CPU as a device. It panics on a Float that is neither F32 nor F64, and on a Level
+// that the processor does not have.
 func New(o Options) *Device {
 	switch o.Float {
 	case 0:
@@ -37,12 +41,19 @@ func New(o Options) *Device {
 	default:
 		panic(fmt.Sprintf("cpu: kernels work in f32 or f64, not in %s", o.Float))
 	}
-	return &Device{float: o.Float, poison: o.Poison, streams: map[*Stream]struct{}{}}
+	level, err := o.Level.resolve()
+	if err != nil {
+		panic(err.Error())
+	}
+	return &Device{float: o.Float, level: level, poison: o.Poison, streams: map[*Stream]struct{}{}}
 }
 
 func (d *Device) Name() string { return "cpu" }
 
 func (d *Device) Float() device.DType { return d.float }
+
+// Level is the level of the float32 kernels.
+func (d *Device) Level() Level { return d.level }
 
 // OpenStream starts a stream of threads threads; there must be at least one.
 func (d *Device) OpenStream(name string, threads int) (device.Stream, error) {

@@ -19,12 +19,18 @@
 // The queue of a stream grows as needed: whoever queues work bounds it (a machine launches only
 // a few operations ahead).
 //
+// # Levels
+//
+// For float32 there are kernels in assembly for AVX-512 and AVX2, chosen when the device is opened
+// (Options.Level); they give the same bits. Float64, and float32 elsewhere, is portable Go: see Level for which
+// of its bits are equal too. The assembly comes from one description in internal/gen; go generate writes it.
+//
 // # Memory
 //
 // Alloc charges exactly the bytes asked for. Behind that, memory is kept in size classes (at most
 // an eighth larger) and reused, together with the Buffer objects, so that a step like the one before takes
-// nothing from the Go heap. Memory starts at a multiple of 64 bytes. Streams keep scratch memory of
-// a few megabytes for packed panels that no account knows.
+// nothing from the Go heap. Memory starts at a multiple of 64 bytes, and large memory asks for huge pages.
+// Streams keep scratch memory of some megabytes for packed panels that no account knows.
 //
 // # Errors
 //

@@ -88,15 +88,14 @@ func (k *kernels[T]) Download(dst []byte, src device.Slice) {
 	k.copyOf(dst, src.HostBytes())
 }
 
-type addTask[T Float] struct{ dst, a, b []T }
+type addTask[T Float] struct {
+	ops       *rowOps[T]
+	dst, a, b []T
+}
 
 func (t *addTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.dst), tileElements)
-	dst := t.dst[lo:hi]
-	a, b := t.a[lo:hi][:len(dst)], t.b[lo:hi][:len(dst)]
-	for j := range dst {
-		dst[j] = a[j] + b[j]
-	}
+	t.ops.add(first(t.dst[lo:hi]), first(t.a[lo:hi]), first(t.b[lo:hi]), hi-lo)
 }
 
 func (k *kernels[T]) Add(dst, a, b device.Slice) {
@@ -108,67 +107,46 @@ func (k *kernels[T]) Add(dst, a, b device.Slice) {
 		}
 		return
 	}
-	k.add = addTask[T]{view[T](dst, k.t), k.in("Add", "a", a, dst.Len), k.in("Add", "b", b, dst.Len)}
+	k.add = addTask[T]{k.ops, view[T](dst, k.t), k.in("Add", "a", a, dst.Len), k.in("Add", "b", b, dst.Len)}
 	k.pool.run(&k.add, tilesOf(dst.Len, tileElements))
 }
-
-// gelu(x) = 0.5 x (1 + tanh u) = x / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3).
-const (
-	geluScale = 0.7978845608028654 // sqrt(2/pi)
-	geluCubic = 0.044715
-)
-
-func gelu[T Float](x T) T {
-	u := geluScale * x * (1 + geluCubic*x*x)
-	return x / (1 + exp(-2*u))
-}
-
-// geluSlope is s + x s (1-s) 2 du/dx with s = 1 / (1 + exp(-2u)).
-func geluSlope[T Float](x T) T {
-	u := geluScale * x * (1 + geluCubic*x*x)
-	s := 1 / (1 + exp(-2*u))
-	return s + x*s*(1-s)*(2*geluScale)*(1+3*geluCubic*x*x)
-}
-
-func exp[T Float](x T) T { return T(math.Exp(float64(x))) }
 
 // geluElements is fewer than tileElements because an exponential costs as much as tens of sums.
 const geluElements = tileElements / 4
 
-type geluTask[T Float] struct{ y, x []T }
+type geluTask[T Float] struct {
+	ops  *rowOps[T]
+	y, x []T
+}
 
 func (t *geluTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.y), geluElements)
-	y := t.y[lo:hi]
-	x := t.x[lo:hi][:len(y)]
-	for j := range y {
-		y[j] = gelu(x[j])
-	}
+	t.ops.gelu(first(t.y[lo:hi]), first(t.x[lo:hi]), hi-lo)
 }
 
 func (k *kernels[T]) GELU(y, x device.Slice) {
-	k.gelu = geluTask[T]{view[T](y, k.t), k.in("GELU", "x", x, y.Len)}
+	k.gelu = geluTask[T]{k.ops, view[T](y, k.t), k.in("GELU", "x", x, y.Len)}
 	k.pool.run(&k.gelu, tilesOf(y.Len, geluElements))
 }
 
-type geluBackwardTask[T Float] struct{ dx, dy, x []T }
+type geluBackwardTask[T Float] struct {
+	ops       *rowOps[T]
+	dx, dy, x []T
+}
 
 func (t *geluBackwardTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.dx), geluElements)
-	dx := t.dx[lo:hi]
-	dy, x := t.dy[lo:hi][:len(dx)], t.x[lo:hi][:len(dx)]
-	for j := range dx {
-		dx[j] = dy[j] * geluSlope(x[j])
-	}
+	t.ops.geluBackward(first(t.dx[lo:hi]), first(t.dy[lo:hi]), first(t.x[lo:hi]), hi-lo)
 }
 
 func (k *kernels[T]) GELUBackward(dx, dy, x device.Slice) {
-	k.geluBackward = geluBackwardTask[T]{view[T](dx, k.t),
+	k.geluBackward = geluBackwardTask[T]{k.ops, view[T](dx, k.t),
 		k.in("GELUBackward", "dy", dy, dx.Len), k.in("GELUBackward", "x", x, dx.Len)}
 	k.pool.run(&k.geluBackward, tilesOf(dx.Len, geluElements))
 }
 
 type dropoutTask[T Float] struct {
+	ops            *rowOps[T]
 	y, residual, x []T
 	d              device.Dropout
 	below          uint64 // a 32-bit word under this drops the element
@@ -176,15 +154,25 @@ type dropoutTask[T Float] struct {
 }
 
 // tile draws block e/4 of (Key, sample) for elements e = 4b..4b+3 of a sample.
-func (t *dropoutTask[T]) tile(i int, _ *worker) {
-	lo, hi := span(i, len(t.y), geluElements)
-	for j := lo; j < hi; {
-		sample, e := t.d.Sample+uint64(j/t.d.PerSample), j%t.d.PerSample
+func (t *dropoutTask[T]) tile(i int, w *worker) {
+	lo, hi := span(i, len(t.y), tileElements)
+	for lo < hi {
+		sample, e := t.d.Sample+uint64(lo/t.d.PerSample), lo%t.d.PerSample
+		n := min(t.d.PerSample-e, hi-lo)
+		done := t.sixtyFours(w, sample, e, lo, n)
+		t.few(sample, e+done, lo+done, n-done)
+		lo += n
+	}
+}
+
+// few does n elements, from element e of the sample and element j of x on.
+func (t *dropoutTask[T]) few(sample uint64, e, j, n int) {
+	for end := j + n; j < end; {
 		bits := random.Block(t.d.Key, sample, uint64(e/4))
-		for n := min(4-e%4, t.d.PerSample-e, hi-j); n > 0; n-- {
+		for k := min(4-e%4, end-j); k > 0; k-- {
 			var v T
 			if uint64(bits[e%4]) >= t.below {
-				v = t.x[j] * t.scale
+				v = T(t.x[j] * t.scale)
 			}
 			if t.residual != nil {
 				v += t.residual[j]
@@ -194,6 +182,27 @@ func (t *dropoutTask[T]) tile(i int, _ *worker) {
 			e++
 		}
 	}
+}
+
+// sixtyFours does as many times sixty-four elements as there are, where the device has a kernel for
+// it, and returns how many elements are done. Its parameters are the keys of ten rounds, the number of
+// the first block, the sample, the bound and the scale, in words of 32 bits.
+func (t *dropoutTask[T]) sixtyFours(w *worker, sample uint64, e, j, n int) int {
+	groups := n / 64
+	if t.ops.dropout == nil || groups == 0 || e%4 != 0 || (e+n)/4 >= math.MaxUint32-16 || t.below > math.MaxUint32 {
+		return 0
+	}
+	p := &w.params
+	keys := random.RoundKeys(t.d.Key)
+	copy(p[:], keys[:])
+	p[20], p[21], p[22], p[23] = uint32(e/4), 0, uint32(sample), uint32(sample>>32)
+	p[24], p[25] = uint32(t.below), math.Float32bits(float32(t.scale))
+	if t.residual == nil {
+		t.ops.dropout(&t.y[j], &t.x[j], &p[0], groups)
+	} else {
+		t.ops.dropoutAdd(&t.y[j], &t.x[j], &t.residual[j], &p[0], groups)
+	}
+	return 64 * groups
 }
 
 func (k *kernels[T]) Dropout(y, residual, x device.Slice, d device.Dropout) {
@@ -210,7 +219,7 @@ func (k *kernels[T]) Dropout(y, residual, x device.Slice, d device.Dropout) {
 		k.Add(y, residual, x)
 		return
 	}
-	k.dropout = dropoutTask[T]{view[T](y, k.t), k.optional("Dropout", "residual", residual, y.Len), k.in("Dropout", "x", x, y.Len),
+	k.dropout = dropoutTask[T]{k.ops, view[T](y, k.t), k.optional("Dropout", "residual", residual, y.Len), k.in("Dropout", "x", x, y.Len),
 		d, uint64(math.Round(d.P * (1 << 32))), T(1 / (1 - d.P))}
-	k.pool.run(&k.dropout, tilesOf(y.Len, geluElements))
+	k.pool.run(&k.dropout, tilesOf(y.Len, tileElements))
 }

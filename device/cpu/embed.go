@@ -7,6 +7,7 @@ import (
 )
 
 type embedTask[T Float] struct {
+	ops                             *rowOps[T]
 	y, table, positions             []T
 	tokens                          []int32
 	context, width, vocabulary, per int
@@ -15,13 +16,8 @@ type embedTask[T Float] struct {
 func (t *embedTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.tokens), t.per)
 	for r := lo; r < hi; r++ {
-		y := t.y[r*t.width : (r+1)*t.width]
-		e := int(t.tokens[r]) * t.width
-		p := r % t.context * t.width
-		table, positions := t.table[e : e+t.width][:len(y)], t.positions[p : p+t.width][:len(y)]
-		for j := range y {
-			y[j] = table[j] + positions[j]
-		}
+		e, p := int(t.tokens[r])*t.width, r%t.context*t.width
+		t.ops.add(first(t.y[r*t.width:(r+1)*t.width]), first(t.table[e:e+t.width]), first(t.positions[p:p+t.width]), t.width)
 	}
 }
 
@@ -29,7 +25,7 @@ func (k *kernels[T]) Embed(y, tokens, table, positions device.Slice, rows, conte
 	const name = "Embed"
 	n := rows * context
 	vocabulary := table.Len / max(1, width)
-	k.embed = embedTask[T]{k.in(name, "y", y, n*width), k.in(name, "table", table, vocabulary*width),
+	k.embed = embedTask[T]{k.ops, k.in(name, "y", y, n*width), k.in(name, "table", table, vocabulary*width),
 		k.atLeast(name, "positions", positions, context*width), checked(name, tokens, n, vocabulary), context, width, vocabulary, rowsPerTile(width)}
 	k.pool.run(&k.embed, tilesOf(n, k.embed.per))
 }
@@ -46,6 +42,7 @@ func checked(kernel string, tokens device.Slice, n, vocabulary int) []int32 {
 }
 
 type embedTableTask[T Float] struct {
+	ops        *rowOps[T]
 	dtable, dy []T
 	tokens     []int32
 	width      int
@@ -59,14 +56,13 @@ func (t *embedTableTask[T]) tile(i int, _ *worker) {
 	}
 	for r, id := range t.tokens {
 		dy := t.dy[r*t.width+lo : r*t.width+hi]
-		d := t.dtable[int(id)*t.width+lo : int(id)*t.width+hi][:len(dy)]
-		for j := range dy {
-			d[j] += dy[j]
-		}
+		d := t.dtable[int(id)*t.width+lo : int(id)*t.width+hi]
+		t.ops.add(first(d), first(d), first(dy), hi-lo)
 	}
 }
 
 type embedPositionsTask[T Float] struct {
+	ops                  *rowOps[T]
 	dpositions, dy       []T
 	rows, context, width int
 }
@@ -75,15 +71,8 @@ type embedPositionsTask[T Float] struct {
 func (t *embedPositionsTask[T]) tile(i int, _ *worker) {
 	d := t.dpositions[i*t.width : (i+1)*t.width]
 	clear(d)
-	if i >= t.context {
-		return
-	}
-	for r := range t.rows {
-		p := (r*t.context + i) * t.width
-		dy := t.dy[p : p+t.width][:len(d)]
-		for j := range d {
-			d[j] += dy[j]
-		}
+	if i < t.context && t.rows > 0 {
+		t.ops.sumRows(first(d), first(t.dy[i*t.width:]), t.width, t.rows, bytesOf[T](t.context*t.width))
 	}
 }
 
@@ -92,12 +81,12 @@ func (k *kernels[T]) EmbedBackward(dtable, dpositions, dy, tokens device.Slice, 
 	n := rows * context
 	vocabulary := dtable.Len / max(1, width)
 	g := k.in(name, "dy", dy, n*width)
-	k.embedTable = embedTableTask[T]{k.in(name, "dtable", dtable, vocabulary*width), g, checked(name, tokens, n, vocabulary), width}
+	k.embedTable = embedTableTask[T]{k.ops, k.in(name, "dtable", dtable, vocabulary*width), g, checked(name, tokens, n, vocabulary), width}
 	k.pool.run(&k.embedTable, tilesOf(width, columnsPerTile))
 	held := dpositions.Len / max(1, width)
 	if held < context {
 		panic(fmt.Sprintf("cpu: %s: dpositions holds %d positions, the context is %d", name, held, context))
 	}
-	k.embedPositions = embedPositionsTask[T]{k.in(name, "dpositions", dpositions, held*width), g, rows, context, width}
+	k.embedPositions = embedPositionsTask[T]{k.ops, k.in(name, "dpositions", dpositions, held*width), g, rows, context, width}
 	k.pool.run(&k.embedPositions, held)
 }

@@ -12,6 +12,11 @@ import (
 type kernels[T Float] struct {
 	pool *pool
 	t    device.DType
+	ops  *rowOps[T]
+	// blocked is the product where there are vector kernels, which is for float32 only.
+	blocked             *blockedTask
+	attentionBlocks     attentionBlocksTask
+	attentionBlocksBack attentionBlocksBackTask
 
 	fill           fillTask[T]
 	fillInt        fillIntTask
@@ -37,8 +42,14 @@ type kernels[T Float] struct {
 	sgd            sgdTask[T]
 }
 
-func newKernels[T Float](p *pool, t device.DType) *kernels[T] {
-	return &kernels[T]{pool: p, t: t}
+func newKernels[T Float](p *pool, t device.DType, ops *rowOps[T], blocked *blockedTask) *kernels[T] {
+	return &kernels[T]{pool: p, t: t, ops: ops, blocked: blocked}
+}
+
+// bytesOf is the bytes of n elements.
+func bytesOf[T Float](n int) int {
+	var z T
+	return n * int(unsafe.Sizeof(z))
 }
 
 // in is the memory of s, which must have exactly n elements of the device's type.
@@ -85,8 +96,7 @@ func float64s(kernel, name string, s device.Slice, n int) []float64 {
 
 // scratch is n elements of the worker's memory with undefined contents, valid until the next call.
 func scratch[T Float](w *worker, n int) []T {
-	var z T
-	w.scratch = grow(w.scratch, n*int(unsafe.Sizeof(z)))
+	w.scratch = grow(w.scratch, bytesOf[T](n))
 	return elements[T](w.scratch, n)
 }
 

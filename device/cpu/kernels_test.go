@@ -11,21 +11,22 @@ import (
 	"github.com/troupe-train/troupe/device"
 )
 
-// floats runs a test for both element types.
+// floats runs a test for both element types, float32 at every level of this processor.
 func floats(t *testing.T, f func(t *testing.T, r *rig)) {
-	for _, float := range []device.DType{device.F32, device.F64} {
-		t.Run(float.String(), func(t *testing.T) { f(t, newRig(t, float, 2)) })
+	for _, level := range Levels() {
+		t.Run("f32/"+level.String(), func(t *testing.T) { f(t, newRigAt(t, device.F32, level, 2)) })
 	}
+	t.Run("f64", func(t *testing.T) { f(t, newRig(t, device.F64, 2)) })
 }
 
 // near fails unless got is want within rounding: terms is how many numbers of about the size of
 // size were added. NaN and infinities must be where they are expected.
-func (r *rig) near(t *rapid.T, what string, got device.Slice, want []float64, terms int) {
+func (r *rig) near(t failer, what string, got device.Slice, want []float64, terms int) {
 	t.Helper()
 	r.nearSize(t, what, got, want, terms, 1)
 }
 
-func (r *rig) nearSize(t *rapid.T, what string, got device.Slice, want []float64, terms int, size float64) {
+func (r *rig) nearSize(t failer, what string, got device.Slice, want []float64, terms int, size float64) {
 	t.Helper()
 	g := values(got)
 	if len(g) != len(want) {
@@ -50,81 +51,6 @@ func length(t *rapid.T, name string) int {
 
 func small(t *rapid.T, name string) int {
 	return rapid.OneOf(rapid.IntRange(1, 9), rapid.IntRange(1, 70)).Draw(t, name)
-}
-
-func TestMatMul(t *testing.T) {
-	floats(t, func(t *testing.T, r *rig) {
-		rapid.Check(t, func(t *rapid.T) {
-			dim := rapid.OneOf(rapid.IntRange(0, 9), rapid.IntRange(1, 150))
-			p := device.MatMul{
-				M: dim.Draw(t, "M"), N: dim.Draw(t, "N"), K: dim.Draw(t, "K"),
-				TransA: rapid.Bool().Draw(t, "TransA"), TransB: rapid.Bool().Draw(t, "TransB"),
-				Accumulate: rapid.Bool().Draw(t, "Accumulate"),
-			}
-			lda, ldb, ldc := strides(p)
-			pad := func(name string, ld, in *int) {
-				if p := rapid.SampledFrom([]int{0, 0, 1, 5}).Draw(t, name); p > 0 {
-					*in += p
-					*ld = *in
-				}
-			}
-			pad("LDA", &p.LDA, &lda)
-			pad("LDB", &p.LDB, &ldb)
-			pad("LDC", &p.LDC, &ldc)
-			ra, rb := p.M, p.K
-			if p.TransA {
-				ra = p.K
-			}
-			if p.TransB {
-				rb = p.N
-			}
-			a, b, c := r.random(ra*lda), r.random(rb*ldb), r.random(p.M*ldc)
-			var bias []float64
-			if rapid.Bool().Draw(t, "Bias") {
-				p.Bias = r.random(p.N)
-				bias = values(p.Bias)
-			}
-			if rapid.Bool().Draw(t, "GELU") {
-				p.GELU = r.alloc(p.M * p.N)
-			}
-			want, gelu := refMatMul(values(c), values(a), values(b), bias, p, !p.GELU.IsZero())
-			r.do(func(k device.Kernels) { k.MatMul(c, a, b, p) })
-			r.near(t, "C", c, want, p.K)
-			if gelu != nil {
-				r.near(t, "GELU", p.GELU, gelu, p.K)
-			}
-		})
-	})
-}
-
-// One sum's order depends on K alone: rows and columns computed apart have the bits of the whole.
-func TestMatMulOrderDependsOnKAlone(t *testing.T) {
-	floats(t, func(t *testing.T, r *rig) {
-		for _, k := range []int{7, 300, 5000} {
-			m, n := 13, 37
-			a, b, c, part := r.random(m*k), r.random(k*n), r.alloc(m*n), r.alloc(1)
-			r.do(func(k_ device.Kernels) { k_.MatMul(c, a, b, device.MatMul{M: m, N: n, K: k}) })
-			for _, at := range [][2]int{{0, 0}, {12, 36}, {5, 20}} {
-				r.do(func(k_ device.Kernels) {
-					k_.MatMul(part, a.Sub(at[0]*k, k), b.Sub(at[1], (k-1)*n+1), device.MatMul{M: 1, N: 1, K: k, LDB: n})
-				})
-				if got, want := bitsOf(part)[0], bitsOf(c.Sub(at[0]*n+at[1], 1))[0]; got != want {
-					t.Errorf("K %d: element %v alone has bits %#x, in the product %#x", k, at, got, want)
-				}
-			}
-			// Accumulating adds the finished sum.
-			old := r.random(m * n)
-			sum, want := r.alloc(m*n), r.alloc(m*n)
-			r.do(func(k_ device.Kernels) {
-				k_.Copy(sum, old)
-				k_.MatMul(sum, a, b, device.MatMul{M: m, N: n, K: k, Accumulate: true})
-				k_.Add(want, c, old)
-			})
-			if !slices.Equal(bitsOf(sum), bitsOf(want)) {
-				t.Errorf("K %d: C += AB is not C + (AB)", k)
-			}
-		}
-	})
 }
 
 func TestElementwise(t *testing.T) {
@@ -174,12 +100,10 @@ func TestGELUOverItsRange(t *testing.T) {
 			x, y, slope = append(x, v), append(y, refGELU(v)), append(slope, refGELUSlope(v))
 		}
 		in, out, one := r.of(x), r.alloc(len(x)), r.alloc(len(x))
-		rapid.Check(t, func(t *rapid.T) {
-			r.do(func(k device.Kernels) { k.GELU(out, in) })
-			r.near(t, "GELU", out, y, 1)
-			r.do(func(k device.Kernels) { k.Fill(one, 1); k.GELUBackward(out, one, in) })
-			r.nearSize(t, "GELUBackward", out, slope, 1, 4)
-		})
+		r.do(func(k device.Kernels) { k.GELU(out, in) })
+		r.near(t, "GELU", out, y, 1)
+		r.do(func(k device.Kernels) { k.Fill(one, 1); k.GELUBackward(out, one, in) })
+		r.nearSize(t, "GELUBackward", out, slope, 1, 4)
 	})
 }
 
@@ -187,12 +111,13 @@ func TestDropout(t *testing.T) {
 	floats(t, func(t *testing.T, r *rig) {
 		rapid.Check(t, func(t *rapid.T) {
 			d := device.Dropout{
-				P:         rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.999}).Draw(t, "P"),
-				Key:       rapid.Uint64().Draw(t, "Key"),
-				Sample:    rapid.Uint64Range(0, 1<<40).Draw(t, "Sample"),
-				PerSample: rapid.IntRange(1, 300).Draw(t, "PerSample"),
+				P:      rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.999}).Draw(t, "P"),
+				Key:    rapid.Uint64().Draw(t, "Key"),
+				Sample: rapid.Uint64Range(0, 1<<40).Draw(t, "Sample"),
+				// Samples of 1101 are cut by the edge of a tile inside a block of random numbers.
+				PerSample: rapid.OneOf(rapid.IntRange(1, 300), rapid.Just(1101)).Draw(t, "PerSample"),
 			}
-			n := rapid.IntRange(0, 40).Draw(t, "samples") * d.PerSample
+			n := rapid.IntRange(0, 12).Draw(t, "samples") * d.PerSample
 			x, y := r.random(n), r.alloc(n)
 			var residual device.Slice
 			var rv []float64
@@ -267,51 +192,6 @@ func TestLayerNorm(t *testing.T) {
 				k.LayerNormBackwardInput(residual, residual, dy, x, gain, mean, rstd, rows, width)
 			})
 			r.nearSize(t, "dx + residual in place", residual, wx, width, 4*size*size)
-		})
-	})
-}
-
-func TestAttention(t *testing.T) {
-	floats(t, func(t *testing.T, r *rig) {
-		rapid.Check(t, func(t *rapid.T) {
-			s := device.AttentionShape{
-				Batch: rapid.IntRange(0, 3).Draw(t, "batch"), Heads: rapid.IntRange(1, 3).Draw(t, "heads"),
-				Tokens:  rapid.OneOf(rapid.IntRange(1, 8), rapid.IntRange(1, 80)).Draw(t, "tokens"),
-				HeadDim: rapid.OneOf(rapid.IntRange(1, 8), rapid.IntRange(1, 70)).Draw(t, "headDim"),
-			}
-			n := s.Batch * s.Tokens * s.Heads * s.HeadDim
-			qkv, o, lse := r.random(3*n), r.alloc(n), r.alloc(s.Batch*s.Heads*s.Tokens)
-			r.do(func(k device.Kernels) { k.Attention(o, lse, qkv, s) })
-			wo, wl, p := refAttention(values(qkv), s)
-			r.nearSize(t, "o", o, wo, s.HeadDim+s.Tokens, 2)
-			r.nearSize(t, "lse", lse, wl, s.HeadDim+s.Tokens, 2)
-
-			do, dqkv := r.random(n), r.alloc(3*n)
-			r.do(func(k device.Kernels) {
-				k.AttentionBackward(dqkv, do, o, lse, qkv, r.alloc(k.AttentionWork(s)), s)
-			})
-			r.nearSize(t, "dqkv", dqkv, refAttentionBackward(values(do), values(qkv), p, s), 4*(s.HeadDim+s.Tokens), 8)
-		})
-	})
-}
-
-// Scores far outside the range of exp must not overflow.
-func TestAttentionWithLargeScores(t *testing.T) {
-	floats(t, func(t *testing.T, r *rig) {
-		s := device.AttentionShape{Batch: 1, Tokens: 70, Heads: 1, HeadDim: 4}
-		qkv, o, lse := r.random(3*70*4), r.alloc(70*4), r.alloc(70)
-		v := values(qkv)
-		for i := range v {
-			if i%12 < 8 {
-				v[i] *= 40
-			}
-		}
-		qkv = r.of(v)
-		r.do(func(k device.Kernels) { k.Attention(o, lse, qkv, s) })
-		wo, wl, _ := refAttention(values(qkv), s)
-		rapid.Check(t, func(t *rapid.T) {
-			r.nearSize(t, "o", o, wo, 70, 4000)
-			r.nearSize(t, "lse", lse, wl, 70, 4000)
 		})
 	})
 }

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/troupe-train/troupe/device"
 )
@@ -39,12 +38,18 @@ func (k *kernels[T]) MatMul(c, a, b device.Slice, p device.MatMul) {
 	if t.m == 0 || t.n == 0 {
 		return
 	}
+	if k.blocked != nil {
+		packed := k.blocked.packed
+		k.blocked.matmulTask = *any(t).(*matmulTask[float32])
+		k.blocked.packed = packed
+		k.blocked.run(k.pool)
+		return
+	}
 	columns := max(tileN, packedElements/max(1, t.k)/tileN*tileN)
 	for t.first = 0; t.first < t.n; t.first = t.last {
 		t.last = min(t.first+columns, t.n)
 		panels := tilesOf(t.last-t.first, panelN)
-		var z T
-		t.packed = grow(t.packed, panels*panelN*t.k*int(unsafe.Sizeof(z)))
+		t.packed = grow(t.packed, bytesOf[T](panels*panelN*t.k))
 		if t.k > 0 {
 			t.packing = true
 			k.pool.run(t, tilesOf(panels, tileN/panelN))
@@ -176,9 +181,9 @@ func (t *matmulTask[T]) store(sums *[panelM][panelN]T, r, c int) {
 				s += t.bias[c+j]
 			}
 			row[j] = s
-			if t.gelu != nil {
-				t.gelu[(r+i)*t.n+c+j] = gelu(s)
-			}
+		}
+		if t.gelu != nil {
+			geluRow(&t.gelu[(r+i)*t.n+c], &row[0], n)
 		}
 	}
 }

@@ -141,8 +141,25 @@ func classSize(c int) int64 {
 	return int64(c%8+9) << (e - 3)
 }
 
+// hugePage is the size of a huge page on most machines, hugeFrom the memory that is worth some.
+const (
+	hugePage = 2 << 20
+	hugeFrom = 2 * hugePage
+)
+
+// aligned is new memory of size bytes. The huge pages inside large memory are asked for before it is
+// touched: the rows of a large matrix are then in few pages.
 func aligned(size int64) []byte {
 	raw := make([]byte, size+align)
-	off := -int64(uintptr(unsafe.Pointer(unsafe.SliceData(raw)))) & (align - 1)
-	return raw[off : off+size : off+size]
+	b := raw[offTo(raw, align):][:size:size]
+	if size >= hugeFrom {
+		inside := b[offTo(b, hugePage):]
+		adviseHuge(inside[:len(inside)&^(hugePage-1)])
+	}
+	return b
+}
+
+// offTo is the bytes from the start of b to the next multiple of a power of two.
+func offTo(b []byte, multiple uintptr) uintptr {
+	return -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (multiple - 1)
 }

@@ -1,16 +1,11 @@
 package cpu
 
-import (
-	"math"
-
-	"github.com/troupe-train/troupe/device"
-)
+import "github.com/troupe-train/troupe/device"
 
 const normEpsilon = 1e-5
 
-func sqrt[T Float](x T) T { return T(math.Sqrt(float64(x))) }
-
 type normTask[T Float] struct {
+	ops                          *rowOps[T]
 	y, mean, rstd, x, gain, bias []T
 	rows, width, per             int
 }
@@ -18,22 +13,10 @@ type normTask[T Float] struct {
 func (t *normTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, t.rows, t.per)
 	for r := lo; r < hi; r++ {
-		x := t.x[r*t.width : (r+1)*t.width]
-		y := t.y[r*t.width : (r+1)*t.width][:len(x)]
-		gain, bias := t.gain[:len(x)], t.bias[:len(x)]
-		var sum, squares T
-		for _, v := range x {
-			sum += v
-		}
-		mean := sum / T(t.width)
-		for _, v := range x {
-			d := v - mean
-			squares += d * d
-		}
-		rstd := 1 / sqrt(squares/T(t.width)+normEpsilon)
-		for j, v := range x {
-			y[j] = (v-mean)*rstd*gain[j] + bias[j]
-		}
+		x, y := t.x[r*t.width:(r+1)*t.width], t.y[r*t.width:(r+1)*t.width]
+		mean := t.ops.sum(first(x), t.width) / T(t.width)
+		rstd := 1 / sqrt(t.ops.squares(first(x), t.width, mean)/T(t.width)+normEpsilon)
+		t.ops.normalize(first(y), first(x), first(t.gain), first(t.bias), t.width, mean, rstd)
 		t.mean[r], t.rstd[r] = mean, rstd
 	}
 }
@@ -41,12 +24,13 @@ func (t *normTask[T]) tile(i int, _ *worker) {
 func (k *kernels[T]) LayerNorm(y, mean, rstd, x, gain, bias device.Slice, rows, width int) {
 	const name = "LayerNorm"
 	n := rows * width
-	k.norm = normTask[T]{k.in(name, "y", y, n), k.in(name, "mean", mean, rows), k.in(name, "rstd", rstd, rows), k.in(name, "x", x, n),
+	k.norm = normTask[T]{k.ops, k.in(name, "y", y, n), k.in(name, "mean", mean, rows), k.in(name, "rstd", rstd, rows), k.in(name, "x", x, n),
 		k.in(name, "gain", gain, width), k.in(name, "bias", bias, width), rows, width, rowsPerTile(width)}
 	k.pool.run(&k.norm, tilesOf(rows, k.norm.per))
 }
 
 type normInputTask[T Float] struct {
+	ops                                   *rowOps[T]
 	dx, residual, dy, x, gain, mean, rstd []T
 	rows, width, per                      int
 }
@@ -54,27 +38,16 @@ type normInputTask[T Float] struct {
 // tile: with h = (x-mean)*rstd and g = dy*gain, dx = rstd * (g - avg(g) - h*avg(g*h)).
 func (t *normInputTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, t.rows, t.per)
+	n := t.width
 	for r := lo; r < hi; r++ {
-		x := t.x[r*t.width : (r+1)*t.width]
-		dy, dx := t.dy[r*t.width : (r+1)*t.width][:len(x)], t.dx[r*t.width : (r+1)*t.width][:len(x)]
-		gain := t.gain[:len(x)]
-		mean, rstd := t.mean[r], t.rstd[r]
-		var sumG, sumGH T
-		for j, v := range x {
-			g := dy[j] * gain[j]
-			sumG += g
-			sumGH += g * ((v - mean) * rstd)
-		}
-		avgG, avgGH := sumG/T(t.width), sumGH/T(t.width)
+		x, dy, dx := first(t.x[r*n:(r+1)*n]), first(t.dy[r*n:(r+1)*n]), first(t.dx[r*n:(r+1)*n])
+		gain, mean, rstd := first(t.gain), t.mean[r], t.rstd[r]
+		sumG, sumGH := t.ops.normSums(dy, gain, x, n, mean, rstd)
+		avgG, avgGH := sumG/T(n), sumGH/T(n)
 		if t.residual == nil {
-			for j, v := range x {
-				dx[j] = rstd * (dy[j]*gain[j] - avgG - (v-mean)*rstd*avgGH)
-			}
-			continue
-		}
-		residual := t.residual[r*t.width : (r+1)*t.width][:len(x)]
-		for j, v := range x {
-			dx[j] = residual[j] + rstd*(dy[j]*gain[j]-avgG-(v-mean)*rstd*avgGH)
+			t.ops.normInput(dx, dy, gain, x, n, mean, rstd, avgG, avgGH)
+		} else {
+			t.ops.normInputAdd(dx, dy, gain, x, first(t.residual[r*n:(r+1)*n]), n, mean, rstd, avgG, avgGH)
 		}
 	}
 }
@@ -82,7 +55,7 @@ func (t *normInputTask[T]) tile(i int, _ *worker) {
 func (k *kernels[T]) LayerNormBackwardInput(dx, residual, dy, x, gain, mean, rstd device.Slice, rows, width int) {
 	const name = "LayerNormBackwardInput"
 	n := rows * width
-	k.normInput = normInputTask[T]{k.in(name, "dx", dx, n), k.optional(name, "residual", residual, n), k.in(name, "dy", dy, n), k.in(name, "x", x, n),
+	k.normInput = normInputTask[T]{k.ops, k.in(name, "dx", dx, n), k.optional(name, "residual", residual, n), k.in(name, "dy", dy, n), k.in(name, "x", x, n),
 		k.in(name, "gain", gain, width), k.in(name, "mean", mean, rows), k.in(name, "rstd", rstd, rows), rows, width, rowsPerTile(width)}
 	k.pool.run(&k.normInput, tilesOf(rows, k.normInput.per))
 }
@@ -92,30 +65,26 @@ func (k *kernels[T]) LayerNormBackwardInput(dx, residual, dy, x, gain, mean, rst
 const columnsPerTile = 64
 
 type normWeightTask[T Float] struct {
+	ops                             *rowOps[T]
 	dgain, dbias, dy, x, mean, rstd []T
 	rows, width                     int
 }
 
 func (t *normWeightTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, t.width, columnsPerTile)
-	dgain := t.dgain[lo:hi]
-	dbias := t.dbias[lo:hi][:len(dgain)]
+	dgain, dbias := t.dgain[lo:hi], t.dbias[lo:hi]
 	clear(dgain)
 	clear(dbias)
-	for r := range t.rows {
-		x, dy := t.x[r*t.width+lo : r*t.width+hi][:len(dgain)], t.dy[r*t.width+lo : r*t.width+hi][:len(dgain)]
-		mean, rstd := t.mean[r], t.rstd[r]
-		for j := range dgain {
-			dgain[j] += dy[j] * ((x[j] - mean) * rstd)
-			dbias[j] += dy[j]
-		}
+	if t.rows > 0 {
+		t.ops.normWeight(first(dgain), first(dbias), first(t.dy[lo:]), first(t.x[lo:]), first(t.mean), first(t.rstd),
+			hi-lo, t.rows, bytesOf[T](t.width))
 	}
 }
 
 func (k *kernels[T]) LayerNormBackwardWeight(dgain, dbias, dy, x, mean, rstd device.Slice, rows, width int) {
 	const name = "LayerNormBackwardWeight"
 	n := rows * width
-	k.normWeight = normWeightTask[T]{k.in(name, "dgain", dgain, width), k.in(name, "dbias", dbias, width), k.in(name, "dy", dy, n),
+	k.normWeight = normWeightTask[T]{k.ops, k.in(name, "dgain", dgain, width), k.in(name, "dbias", dbias, width), k.in(name, "dy", dy, n),
 		k.in(name, "x", x, n), k.in(name, "mean", mean, rows), k.in(name, "rstd", rstd, rows), rows, width}
 	k.pool.run(&k.normWeight, tilesOf(width, columnsPerTile))
 }

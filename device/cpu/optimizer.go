@@ -7,6 +7,7 @@ import (
 )
 
 type adamwTask[T Float] struct {
+	ops                         *rowOps[T]
 	next, m2, v2, w, m, v, grad []T
 	// The factors of a step, made once in float64:
 	// step = lr/(1-beta1^t), rsqrt = 1/sqrt(1-beta2^t), so that
@@ -16,24 +17,15 @@ type adamwTask[T Float] struct {
 
 func (t *adamwTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.next), tileElements)
-	next := t.next[lo:hi]
-	n := len(next)
-	m2, v2, w := t.m2[lo:hi][:n], t.v2[lo:hi][:n], t.w[lo:hi][:n]
-	m, v, grad := t.m[lo:hi][:n], t.v[lo:hi][:n], t.grad[lo:hi][:n]
-	for j := range next {
-		g := grad[j] * t.gradScale
-		mj := t.beta1*m[j] + t.rest1*g
-		vj := t.beta2*v[j] + t.rest2*(g*g)
-		next[j] = w[j] - (t.step*mj/(sqrt(vj)*t.rsqrt+t.epsilon) + t.decay*w[j])
-		m2[j], v2[j] = mj, vj
-	}
+	t.ops.adamw(first(t.next[lo:hi]), first(t.m2[lo:hi]), first(t.v2[lo:hi]), first(t.w[lo:hi]), first(t.m[lo:hi]), first(t.v[lo:hi]), first(t.grad[lo:hi]),
+		hi-lo, t.gradScale, t.beta1, t.rest1, t.beta2, t.rest2, t.step, t.rsqrt, t.epsilon, t.decay)
 }
 
 func (k *kernels[T]) AdamW(next, m2, v2, w, m, v, grad device.Slice, h device.AdamW) {
 	const name = "AdamW"
 	n := next.Len
 	k.adamw = adamwTask[T]{
-		k.in(name, "next", next, n), k.in(name, "m2", m2, n), k.in(name, "v2", v2, n),
+		k.ops, k.in(name, "next", next, n), k.in(name, "m2", m2, n), k.in(name, "v2", v2, n),
 		k.in(name, "w", w, n), k.in(name, "m", m, n), k.in(name, "v", v, n), k.in(name, "grad", grad, n),
 		T(h.GradScale), T(h.Beta1), T(1 - h.Beta1), T(h.Beta2), T(1 - h.Beta2),
 		T(h.LR / (1 - math.Pow(h.Beta1, float64(h.Step)))), T(1 / math.Sqrt(1-math.Pow(h.Beta2, float64(h.Step)))),
@@ -43,26 +35,21 @@ func (k *kernels[T]) AdamW(next, m2, v2, w, m, v, grad device.Slice, h device.Ad
 }
 
 type sgdTask[T Float] struct {
+	ops                            *rowOps[T]
 	next, m2, w, m, grad           []T
 	gradScale, momentum, lr, decay T
 }
 
 func (t *sgdTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.next), tileElements)
-	next := t.next[lo:hi]
-	n := len(next)
-	m2, w, m, grad := t.m2[lo:hi][:n], t.w[lo:hi][:n], t.m[lo:hi][:n], t.grad[lo:hi][:n]
-	for j := range next {
-		mj := t.momentum*m[j] + t.gradScale*grad[j]
-		next[j] = w[j] - t.lr*(mj+t.decay*w[j])
-		m2[j] = mj
-	}
+	t.ops.sgd(first(t.next[lo:hi]), first(t.m2[lo:hi]), first(t.w[lo:hi]), first(t.m[lo:hi]), first(t.grad[lo:hi]),
+		hi-lo, t.gradScale, t.momentum, t.lr, t.decay)
 }
 
 func (k *kernels[T]) SGD(next, m2, w, m, grad device.Slice, h device.SGD) {
 	const name = "SGD"
 	n := next.Len
-	k.sgd = sgdTask[T]{k.in(name, "next", next, n), k.in(name, "m2", m2, n), k.in(name, "w", w, n), k.in(name, "m", m, n), k.in(name, "grad", grad, n),
+	k.sgd = sgdTask[T]{k.ops, k.in(name, "next", next, n), k.in(name, "m2", m2, n), k.in(name, "w", w, n), k.in(name, "m", m, n), k.in(name, "grad", grad, n),
 		T(h.GradScale), T(h.Momentum), T(h.LR), T(h.Decay)}
 	k.pool.run(&k.sgd, tilesOf(n, tileElements))
 }

@@ -16,6 +16,7 @@ type task interface {
 type worker struct {
 	id      int
 	scratch []byte
+	params  [26]uint32  // of a kernel in assembly
 	_       [align]byte // workers write their fields: keep them in cache lines of their own
 }
 

@@ -14,10 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a device with one stream, and slices for a test.
 type rig struct {
-	t interface {
-		Helper()
-		Fatal(...any)
-	}
+	t    testing.TB
 	d    *Device
 	s    device.Stream
 	seed uint64
@@ -25,7 +22,12 @@ type rig struct {
 
 func newRig(t testing.TB, float device.DType, threads int) *rig {
 	t.Helper()
-	d := New(Options{Float: float, Poison: true})
+	return newRigAt(t, float, Best, threads)
+}
+
+func newRigAt(t testing.TB, float device.DType, level Level, threads int) *rig {
+	t.Helper()
+	d := New(Options{Float: float, Level: level, Poison: true})
 	s, err := d.OpenStream("test", threads)
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +81,12 @@ func (r *rig) ints(values []int32) device.Slice {
 	s := r.allocOf(device.I32, len(values))
 	copy(Int32s(s), values)
 	return s
+}
+
+// failer is a test, or a run of a property.
+type failer interface {
+	Helper()
+	Fatalf(string, ...any)
 }
 
 // random is normal numbers, new ones with every call.

@@ -45,9 +45,11 @@ func newStream(d *Device, name string, threads int) *Stream {
 	s := &Stream{device: d, name: name, pool: newPool(threads), ended: make(chan struct{})}
 	s.wake = sync.NewCond(&s.mu)
 	if d.float == device.F64 {
-		s.kernels = newKernels[float64](s.pool, device.F64)
+		s.kernels = newKernels(s.pool, device.F64, portableRows[float64](), nil)
+	} else if ops, table := vectors(d.level); ops != nil {
+		s.kernels = newKernels(s.pool, device.F32, ops, &blockedTask{ops: ops, table: table})
 	} else {
-		s.kernels = newKernels[float32](s.pool, device.F32)
+		s.kernels = newKernels(s.pool, device.F32, portableRows[float32](), nil)
 	}
 	go s.run()
 	return s

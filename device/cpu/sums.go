@@ -7,6 +7,7 @@ import (
 )
 
 type sumRowsTask[T Float] struct {
+	ops        *rowOps[T]
 	dst, src   []T
 	rows, cols int
 }
@@ -15,16 +16,13 @@ func (t *sumRowsTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, t.cols, columnsPerTile)
 	dst := t.dst[lo:hi]
 	clear(dst)
-	for r := range t.rows {
-		src := t.src[r*t.cols+lo : r*t.cols+hi][:len(dst)]
-		for j := range dst {
-			dst[j] += src[j]
-		}
+	if t.rows > 0 {
+		t.ops.sumRows(first(dst), first(t.src[lo:]), hi-lo, t.rows, bytesOf[T](t.cols))
 	}
 }
 
 func (k *kernels[T]) SumRows(dst, src device.Slice, rows, cols int) {
-	k.sumRows = sumRowsTask[T]{k.in("SumRows", "dst", dst, cols), k.in("SumRows", "src", src, rows*cols), rows, cols}
+	k.sumRows = sumRowsTask[T]{k.ops, k.in("SumRows", "dst", dst, cols), k.in("SumRows", "src", src, rows*cols), rows, cols}
 	k.pool.run(&k.sumRows, tilesOf(cols, columnsPerTile))
 }
 
@@ -43,6 +41,10 @@ func (k *kernels[T]) Sum(dst, src device.Slice) {
 	d[0] = sum
 }
 
+// squaresAtOnce is the blocks of SumSquares in a tile. Their sums, each in order, are taken side by
+// side: one alone would wait for every addition.
+const squaresAtOnce = 4
+
 type squaresTask[T Float] struct {
 	dst   []float64
 	src   []T
@@ -50,12 +52,27 @@ type squaresTask[T Float] struct {
 }
 
 func (t *squaresTask[T]) tile(i int, _ *worker) {
-	lo, hi := span(i, len(t.src), t.block)
-	var sum float64
-	for _, v := range t.src[lo:hi] {
-		sum += float64(v) * float64(v)
+	lo, hi := span(i, len(t.dst), squaresAtOnce)
+	n := t.block
+	if at := lo * n; hi == lo+squaresAtOnce && hi*n <= len(t.src) {
+		a, b, c, d := t.src[at:at+n], t.src[at+n:at+2*n], t.src[at+2*n:at+3*n], t.src[at+3*n:at+4*n]
+		var s0, s1, s2, s3 float64
+		for j := range a {
+			s0 += float64(float64(a[j]) * float64(a[j]))
+			s1 += float64(float64(b[j]) * float64(b[j]))
+			s2 += float64(float64(c[j]) * float64(c[j]))
+			s3 += float64(float64(d[j]) * float64(d[j]))
+		}
+		t.dst[lo], t.dst[lo+1], t.dst[lo+2], t.dst[lo+3] = s0, s1, s2, s3
+		return
 	}
-	t.dst[i] = sum
+	for ; lo < hi; lo++ {
+		var sum float64
+		for _, v := range t.src[lo*n : min((lo+1)*n, len(t.src))] {
+			sum += float64(float64(v) * float64(v))
+		}
+		t.dst[lo] = sum
+	}
 }
 
 func (k *kernels[T]) SumSquares(dst, src device.Slice, block int) {
@@ -64,5 +81,5 @@ func (k *kernels[T]) SumSquares(dst, src device.Slice, block int) {
 	}
 	n := tilesOf(src.Len, block)
 	k.squares = squaresTask[T]{float64s("SumSquares", "dst", dst, n), view[T](src, k.t), block}
-	k.pool.run(&k.squares, n)
+	k.pool.run(&k.squares, tilesOf(n, squaresAtOnce))
 }

@@ -8,13 +8,20 @@ import (
 	"github.com/troupe-train/troupe/device"
 )
 
+// output is a slice that a kernel wrote.
+type output struct {
+	kernel string
+	device.Slice
+}
+
 // everything runs every kernel on shapes that do not fit the tiles, and returns all outputs.
-func everything(r *rig) []device.Slice {
+func everything(r *rig) []output {
 	r.seed = 0
-	var out []device.Slice
+	var out []output
+	var kernel string
 	alloc := func(n int) device.Slice {
 		s := r.alloc(n)
-		out = append(out, s)
+		out = append(out, output{kernel, s})
 		return s
 	}
 	const rows, width, hidden, vocab, batch, context = 141, 77, 301, 83, 3, 47
@@ -34,52 +41,91 @@ func everything(r *rig) []device.Slice {
 		positive[i] *= positive[i]
 	}
 	variance = r.of(positive)
+	shape16 := device.AttentionShape{Batch: batch, Tokens: context, Heads: 2, HeadDim: 32}
+	qkv16 := r.random(rows * 64 * 3)
+	means, rstds := r.random(rows), r.random(rows)
+	zeros := r.ints(make([]int32, rows))
 	r.do(func(k device.Kernels) {
-		y, mean, rstd := alloc(rows*width), alloc(rows), alloc(rows)
-		k.LayerNorm(y, mean, rstd, x, gain, bias, rows, width)
-		k.LayerNormBackwardInput(alloc(rows*width), x, dy, x, gain, mean, rstd, rows, width)
-		k.LayerNormBackwardWeight(alloc(width), alloc(width), dy, x, mean, rstd, rows, width)
-		h, g := alloc(rows*hidden), alloc(rows*hidden)
-		k.MatMul(h, x, w, device.MatMul{M: rows, N: hidden, K: width, Bias: wb, GELU: g})
+		kernel = "LayerNorm"
+		k.LayerNorm(alloc(rows*width), alloc(rows), alloc(rows), x, gain, bias, rows, width)
+		kernel = "LayerNormBackwardInput"
+		k.LayerNormBackwardInput(alloc(rows*width), x, dy, x, gain, means, rstds, rows, width)
+		k.LayerNormBackwardInput(alloc(rows*width), device.Slice{}, dy, x, gain, means, rstds, rows, width)
+		kernel = "LayerNormBackwardWeight"
+		k.LayerNormBackwardWeight(alloc(width), alloc(width), dy, x, means, rstds, rows, width)
+		kernel = "MatMul"
+		k.MatMul(alloc(rows*hidden), x, w, device.MatMul{M: rows, N: hidden, K: width, Bias: wb, GELU: alloc(rows * hidden)})
 		k.MatMul(alloc(width*hidden), x, dh, device.MatMul{M: width, N: hidden, K: rows, TransA: true})
 		dx := alloc(rows * width)
 		k.Copy(dx, x)
 		k.MatMul(dx, dh, w, device.MatMul{M: rows, N: width, K: hidden, TransB: true, Accumulate: true})
-		k.GELU(alloc(rows*hidden), h)
-		k.GELUBackward(alloc(rows*hidden), dh, h)
+		k.MatMul(alloc(7*128), big, second, device.MatMul{M: 7, N: 128, K: 230})
+		k.MatMul(alloc(7*5), big, second, device.MatMul{M: 7, N: 5, K: 4000})
+		kernel = "GELU"
+		k.GELU(alloc(rows*hidden), dh)
+		k.GELUBackward(alloc(rows*hidden), dh, dh)
+		kernel = "SumRows"
 		k.SumRows(alloc(hidden), dh, rows, hidden)
-		o, lse, do := alloc(rows*width), alloc(batch*7*context), x
-		k.Attention(o, lse, qkv, shape)
-		k.AttentionBackward(alloc(3*rows*width), do, o, lse, qkv, r.alloc(k.AttentionWork(shape)), shape)
+		kernel = "Attention"
+		for _, a := range []struct {
+			s      device.AttentionShape
+			qkv, o device.Slice
+		}{{shape, qkv, x}, {shape16, qkv16, dh.Sub(0, rows*64)}} {
+			n := a.s.Batch * a.s.Tokens * a.s.Heads
+			o, lse := alloc(n*a.s.HeadDim), alloc(n)
+			k.Attention(o, lse, a.qkv, a.s)
+			k.AttentionBackward(alloc(3*n*a.s.HeadDim), a.o, o, lse, a.qkv, r.alloc(k.AttentionWork(a.s)), a.s)
+		}
+		kernel = "Embed"
 		k.Embed(alloc(rows*width), tokens, table, positions, batch, context, width)
 		k.EmbedBackward(alloc(vocab*width), alloc(context*width), dy, tokens, batch, context, width)
+		kernel = "CrossEntropy"
 		loss, l := alloc(rows), alloc(rows)
-		k.CrossEntropy(loss, l, x, r.ints(make([]int32, rows)), rows, width)
-		k.CrossEntropyBackward(alloc(rows*width), x, l, r.ints(make([]int32, rows)), rows, width, 0.1)
+		k.CrossEntropy(loss, l, x, zeros, rows, width)
+		k.CrossEntropyBackward(alloc(rows*width), x, l, zeros, rows, width, 0.1)
+		kernel = "Dropout"
 		k.Dropout(alloc(30011), second, big, device.Dropout{P: 0.2, Key: 3, Sample: 8, PerSample: 1000})
+		kernel = "Add"
 		k.Add(alloc(30011), big, second)
+		kernel = "AdamW"
 		k.AdamW(alloc(30011), alloc(30011), alloc(30011), big, second, variance, second,
 			device.AdamW{LR: 0.1, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, Decay: 0.1, Step: 3, GradScale: 0.5})
+		kernel = "SGD"
 		k.SGD(alloc(30011), alloc(30011), big, second, big, device.SGD{LR: 0.1, Momentum: 0.9, GradScale: 1})
 		sum, squares := r.allocOf(device.F64, 1), r.allocOf(device.F64, 31)
 		k.Sum(sum, big)
 		k.SumSquares(squares, big, 1000)
-		out = append(out, sum, squares)
+		out = append(out, output{"Sum", sum}, output{"SumSquares", squares})
 	})
 	return out
 }
 
 func TestSameBitsForAnyNumberOfThreads(t *testing.T) {
-	for _, float := range []device.DType{device.F32, device.F64} {
-		one := everything(newRig(t, float, 1))
+	floats(t, func(t *testing.T, r *rig) {
+		one := everything(newRigAt(t, r.d.Float(), r.d.Level(), 1))
 		for _, threads := range []int{1, 2, 3, 5} {
-			r := newRig(t, float, threads)
-			for range 3 {
+			r := newRigAt(t, r.d.Float(), r.d.Level(), threads)
+			for range 2 {
 				for i, s := range everything(r) {
-					if !slices.Equal(bitsOf(s), bitsOf(one[i])) {
-						t.Errorf("%s, %d threads: output %d has other bits than with one thread", float, threads, i)
+					if !slices.Equal(bitsOf(s.Slice), bitsOf(one[i].Slice)) {
+						t.Errorf("%d threads: output %d (%s) has other bits than with one thread", threads, i, s.kernel)
 					}
 				}
+			}
+		}
+	})
+}
+
+// The guarantee of Level's comment.
+func TestSameBitsAtEveryLevel(t *testing.T) {
+	equal := map[string]bool{"Add": true, "SumRows": true, "Embed": true, "Dropout": true, "Sum": true, "SumSquares": true, "AdamW": true,
+		"SGD": true, "LayerNormBackwardWeight": true}
+	levels := Levels()
+	best := everything(newRig(t, device.F32, 1))
+	for _, level := range levels[:len(levels)-1] {
+		for i, s := range everything(newRigAt(t, device.F32, level, 1)) {
+			if same := slices.Equal(bitsOf(s.Slice), bitsOf(best[i].Slice)); !same && (level != Portable || equal[s.kernel]) {
+				t.Errorf("%s: output %d (%s) has other bits than at level %s", level, i, s.kernel, levels[len(levels)-1])
 			}
 		}
 	}
@@ -87,19 +133,20 @@ func TestSameBitsForAnyNumberOfThreads(t *testing.T) {
 
 // The poison of new memory is NaN, so an element that no kernel wrote would show.
 func TestEveryElementIsWritten(t *testing.T) {
-	for i, s := range everything(newRig(t, device.F32, 2)) {
-		for j, v := range values(s) {
-			if math.IsNaN(v) {
-				t.Fatalf("output %d is NaN at %d", i, j)
+	floats(t, func(t *testing.T, r *rig) {
+		for i, s := range everything(r) {
+			for j, v := range values(s.Slice) {
+				if math.IsNaN(v) {
+					t.Fatalf("output %d (%s) is NaN at %d", i, s.kernel, j)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A step must not take memory from the Go heap: with the garbage collector idle, latency is even.
 func TestKernelsDoNotAllocate(t *testing.T) {
-	for _, float := range []device.DType{device.F32, device.F64} {
-		r := newRig(t, float, 2)
+	floats(t, func(t *testing.T, r *rig) {
 		const n = 64 * 64
 		x, y, z, v := r.random(n), r.random(n), r.alloc(n), r.alloc(64)
 		table, ids := r.random(n), r.ints(make([]int32, 64))
@@ -129,7 +176,7 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 			k.AdamW(z, z, z, x, y, x, y, device.AdamW{Step: 1})
 			k.SGD(z, z, x, y, y, device.SGD{})
 			k.Dropout(z, x, y, device.Dropout{P: 0.5, PerSample: n})
-			s, err := r.d.Alloc(account, device.Activations, float, n)
+			s, err := r.d.Alloc(account, device.Activations, r.d.Float(), n)
 			if err == nil {
 				s.Release()
 			}
@@ -145,7 +192,7 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 		}
 		once()
 		if n := testing.AllocsPerRun(20, once); n != 0 {
-			t.Errorf("%s: a step allocates %v times", float, n)
+			t.Errorf("a step allocates %v times", n)
 		}
-	}
+	})
 }

@@ -33,6 +33,18 @@ func Block(key, hi, lo uint64) [4]uint32 {
 	return [4]uint32{c0, c1, c2, c3}
 }
 
+// RoundKeys are the two words of the key in each of the ten rounds of Block, for whoever computes
+// blocks with vectors.
+func RoundKeys(key uint64) (keys [2 * rounds]uint32) {
+	k0, k1 := uint32(key), uint32(key>>32)
+	for r := range rounds {
+		keys[2*r], keys[2*r+1] = k0, k1
+		k0 += weyl0
+		k1 += weyl1
+	}
+	return keys
+}
+
 // Key mixes parts into one key. The order and the number of the parts matter.
 func Key(parts ...uint64) uint64 {
 	h := mix(uint64(len(parts)) + golden)

@@ -24,6 +24,21 @@ func TestBlockKnownAnswers(t *testing.T) {
 	}
 }
 
+func TestRoundKeysMakeBlocks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key, hi, lo := rapid.Uint64().Draw(t, "key"), rapid.Uint64().Draw(t, "hi"), rapid.Uint64().Draw(t, "lo")
+		k := RoundKeys(key)
+		c := [4]uint32{uint32(lo), uint32(lo >> 32), uint32(hi), uint32(hi >> 32)}
+		for r := range 10 {
+			p, q := uint64(c[0])*0xD2511F53, uint64(c[2])*0xCD9E8D57
+			c = [4]uint32{uint32(q>>32) ^ c[1] ^ k[2*r], uint32(q), uint32(p>>32) ^ c[3] ^ k[2*r+1], uint32(p)}
+		}
+		if want := Block(key, hi, lo); c != want {
+			t.Fatalf("%#x, want %#x", c, want)
+		}
+	})
+}
+
 // Published hashes of weights depend on these.
 func TestKeyAndStringAreFrozen(t *testing.T) {
 	for _, c := range []struct {

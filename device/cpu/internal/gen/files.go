@@ -31,11 +31,18 @@ func Files() map[string][]byte {
 		g.transpose()
 	})
 	write("rows", func(g *generator) {
+		g.lanes = true
 		for _, l := range []level{avx512, avx2} {
+			g.names = nil
 			g.rows(l)
 			g.columns(l)
+			g.dropout(l)
+			fmt.Fprintf(&g.stubs, "\nvar rowOps%s = rowOps[float32]{\n", l)
+			for _, name := range g.names {
+				fmt.Fprintf(&g.stubs, "%s: %s%s,\n", name, name, l)
+			}
+			fmt.Fprintf(&g.stubs, "}\n")
 		}
-		g.lanes = true
 	})
 	return out
 }
@@ -56,6 +63,11 @@ func (g *generator) data() string {
 		fmt.Fprintf(&b, "GLOBL %s<>(SB), RODATA|NOPTR, $64\n", name)
 	}
 	if g.lanes {
+		b.WriteString("\n")
+		for i := range 16 {
+			fmt.Fprintf(&b, "DATA philoxLanes<>+%d(SB)/4, $%d\n", 4*i, i%4*4+i/4)
+		}
+		b.WriteString("GLOBL philoxLanes<>(SB), RODATA|NOPTR, $64\n")
 		b.WriteString("\n")
 		for i := range 16 {
 			v := "0"

@@ -20,7 +20,8 @@ type generator struct {
 	text      strings.Builder // the assembly
 	stubs     strings.Builder // the Go declarations
 	constants map[string]uint32
-	lanes     bool // the masks of tails are needed
+	names     []string // functions of a table, without their level
+	lanes     bool     // the masks of tails are needed
 }
 
 // argument of a function: a pointer or an int in a general register, or a float32 that is
@@ -28,10 +29,12 @@ type generator struct {
 type argument struct {
 	name  string
 	float bool
+	words bool // a pointer to uint32
 }
 
 func pointer(name string) argument { return argument{name: name} }
 func float(name string) argument   { return argument{name: name, float: true} }
+func words(name string) argument   { return argument{name: name, words: true} }
 
 // size is the bytes of the argument on the stack.
 func (a argument) size() int {
@@ -48,14 +51,13 @@ var general = []string{"DI", "SI", "DX", "R8", "R9", "R10", "R11", "R12", "R13",
 // function is one function of one level while it is written.
 type function struct {
 	*generator
-	level   level
-	name    string
-	offset  map[string]int    // of arguments on the stack
-	reg     map[string]string // of pointers and ints
-	free    []int             // numbers of vector registers, in units of the level
-	labels  int
-	masked  bool // the loads and stores are those of the tail
-	results int  // offset of the first result
+	level  level
+	name   string
+	offset map[string]int    // of arguments on the stack
+	reg    map[string]string // of pointers and ints
+	free   []int             // numbers of vector registers, in units of the level
+	labels int
+	masked bool // the loads and stores are those of the tail
 }
 
 // vec is a logical vector: one Z register, or two Y registers.
@@ -81,6 +83,8 @@ func (g *generator) function(l level, name, doc string, results []string, args .
 		switch {
 		case a.float:
 			list = append(list, a.name+" float32")
+		case a.words:
+			list = append(list, a.name+" *uint32")
 		case isInt(a.name):
 			list = append(list, a.name+" int")
 		default:
@@ -91,10 +95,9 @@ func (g *generator) function(l level, name, doc string, results []string, args .
 			regs++
 		}
 	}
-	at = (at + 7) &^ 7
-	f.results = at
 	var out string
 	if len(results) > 0 {
+		at = (at + 7) &^ 7
 		out = " (" + strings.Join(results, ", ") + " float32)"
 		for i, r := range results {
 			f.offset[r] = at + 4*i
@@ -103,6 +106,7 @@ func (g *generator) function(l level, name, doc string, results []string, args .
 	}
 	signature := fmt.Sprintf("func %s(%s)%s", f.name, strings.Join(list, ", "), out)
 	if doc != "" {
+		g.names = append(g.names, name)
 		fmt.Fprintf(&g.stubs, "\n// %s %s\n//", f.name, doc)
 		fmt.Fprintf(&g.stubs, "\n//go:noescape\n%s\n", signature)
 	}

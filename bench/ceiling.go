@@ -1,0 +1,41 @@
+package bench
+
+import (
+	"sync"
+	"time"
+
+	"github.com/troupe-train/troupe/device/cpu"
+)
+
+// peakMillions is the floating-point operations of one thread in a sample of the peak, in
+// millions: some ten milliseconds.
+const peakMillions = 1000
+
+// peak is one sample of what threads threads can do, in floating-point operations a second: fused
+// multiply-adds in registers with the widest vectors of the processor. It is 0 where there are no
+// vector kernels.
+func peak(threads int) float64 {
+	levels := cpu.Levels()
+	level := levels[len(levels)-1]
+	done := make([]float64, threads)
+	began := time.Now()
+	var group sync.WaitGroup
+	for i := range threads {
+		group.Go(func() { done[i] = cpu.FusedMultiplyAdds(level, peakMillions) })
+	}
+	group.Wait()
+	elapsed := time.Since(began)
+	var sum float64
+	for _, n := range done {
+		sum += n
+	}
+	return sum / elapsed.Seconds()
+}
+
+// share is part / whole, and 0 where the whole is not known.
+func share(part, whole float64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return part / whole
+}

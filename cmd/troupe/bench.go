@@ -1,0 +1,197 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-train/troupe/bench"
+)
+
+func benchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "bench",
+		Short:   "Measure matrix products, kernels and training steps on this machine",
+		Example: "  troupe bench gemm --threads 1,2\n  troupe bench step --layers 6 --width 384 --heads 6 --context 256 --batch 8",
+		Args:    chooses,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(benchGEMMCommand(), benchKernelsCommand(), benchStepCommand())
+	return c
+}
+
+// measured is a report of package bench.
+type measured interface{ Print(io.Writer) error }
+
+// printMeasured prints a report as a table, or as one JSON object.
+func printMeasured(c *cobra.Command, asJSON bool, r measured) error {
+	if asJSON {
+		return json.NewEncoder(c.OutOrStdout()).Encode(r)
+	}
+	return r.Print(c.OutOrStdout())
+}
+
+// benchFlags are those that all of bench have.
+type benchFlags struct {
+	level string
+	json  bool
+}
+
+func (o *benchFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&o.level, "level", "", "processor instructions of the kernels: portable, avx2 or avx512; the highest that there is when not given")
+	c.Flags().BoolVar(&o.json, "json", false, "print one JSON object")
+}
+
+// checkThreads refuses what no stream can have.
+func checkThreads(threads ...int) error {
+	for _, n := range threads {
+		if n < 1 {
+			return usage(fmt.Errorf("--threads %d; legal is 1 and more", n))
+		}
+	}
+	return nil
+}
+
+func benchGEMMCommand() *cobra.Command {
+	var o benchFlags
+	var shapes []string
+	var threads []int
+	var repetitions int
+	c := &cobra.Command{
+		Use:     "gemm",
+		Short:   "Measure matrix products against the peak of the processor",
+		Example: "  troupe bench gemm\n  troupe bench gemm --shape 1024x3072x768:bt --threads 1,2 --json",
+		Args:    takes(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			p := bench.ProductOptions{Shapes: bench.DefaultShapes, Threads: threads, Repetitions: repetitions}
+			if len(shapes) > 0 {
+				p.Shapes = nil
+			}
+			for _, text := range shapes {
+				s, err := bench.ParseShape(text)
+				if err != nil {
+					return usage(fmt.Errorf("--shape: %w", err))
+				}
+				p.Shapes = append(p.Shapes, s)
+			}
+			if repetitions < 1 {
+				return usage(fmt.Errorf("--repeat %d; legal is 1 and more", repetitions))
+			}
+			err := checkThreads(threads...)
+			if err != nil {
+				return err
+			}
+			if p.Level, err = bench.ParseLevel(o.level); err != nil {
+				return usage(fmt.Errorf("--level: %w", err))
+			}
+			r, err := bench.Products(c.Context(), p)
+			if err != nil {
+				return err
+			}
+			return printMeasured(c, o.json, r)
+		},
+	}
+	o.register(c)
+	f := c.Flags()
+	f.StringSliceVar(&shapes, "shape", nil, "MxNxK, with :at or :bt behind it for an operand that is stored transposed; may be repeated")
+	f.IntSliceVar(&threads, "threads", defaultThreads(), "numbers of threads to measure")
+	f.IntVar(&repetitions, "repeat", bench.Repetitions, "how often each product is timed; the median counts")
+	return c
+}
+
+// defaultThreads is one, and all cores.
+func defaultThreads() []int {
+	if n := runtime.GOMAXPROCS(0); n > 1 {
+		return []int{1, n}
+	}
+	return []int{1}
+}
+
+func benchKernelsCommand() *cobra.Command {
+	var o benchFlags
+	var p bench.KernelOptions
+	c := &cobra.Command{
+		Use:     "kernels",
+		Short:   "Measure each kernel of a training step against its floor",
+		Example: "  troupe bench kernels --width 768 --heads 12 --context 256 --rows 4 --threads 1",
+		Args:    takes(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			for name, n := range map[string]int{"width": p.Width, "heads": p.Heads, "context": p.Context, "rows": p.Rows, "vocab": p.Vocab, "repeat": p.Repetitions} {
+				if n < 1 {
+					return usage(fmt.Errorf("--%s %d; legal is 1 and more", name, n))
+				}
+			}
+			if p.Width%p.Heads != 0 {
+				return usage(fmt.Errorf("--heads %d does not divide --width %d", p.Heads, p.Width))
+			}
+			err := checkThreads(p.Threads)
+			if err != nil {
+				return err
+			}
+			if p.Level, err = bench.ParseLevel(o.level); err != nil {
+				return usage(fmt.Errorf("--level: %w", err))
+			}
+			r, err := bench.Kernels(c.Context(), p)
+			if err != nil {
+				return err
+			}
+			return printMeasured(c, o.json, r)
+		},
+	}
+	o.register(c)
+	f := c.Flags()
+	f.IntVar(&p.Width, "width", 384, "width of the model")
+	f.IntVar(&p.Heads, "heads", 6, "attention heads")
+	f.IntVar(&p.Context, "context", 256, "tokens of a sequence")
+	f.IntVar(&p.Rows, "rows", 8, "sequences of a micro-batch")
+	f.IntVar(&p.Vocab, "vocab", 256, "tokens of the vocabulary")
+	f.IntVar(&p.Threads, "threads", 1, "threads of the stream")
+	f.IntVar(&p.Repetitions, "repeat", bench.Repetitions, "how often each kernel is timed; the median counts")
+	return c
+}
+
+func benchStepCommand() *cobra.Command {
+	var o benchFlags
+	var p bench.StepOptions
+	c := &cobra.Command{
+		Use:   "step",
+		Short: "Measure the training step of a GPT on made-up tokens",
+		Example: "  troupe bench step --layers 12 --width 768 --heads 12 --context 256 --batch 4\n" +
+			"  troupe bench step --batch 16 --micro-batch 1 --pipeline 2 --threads 2 --json",
+		Args: takes(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if p.Level, err = bench.ParseLevel(o.level); err != nil {
+				return usage(fmt.Errorf("--level: %w", err))
+			}
+			r, err := bench.Step(c.Context(), p)
+			if errors.As(err, new(bench.ErrOptions)) {
+				return usage(err)
+			}
+			if err != nil {
+				return err
+			}
+			return printMeasured(c, o.json, r)
+		},
+	}
+	o.register(c)
+	f := c.Flags()
+	f.IntVar(&p.Layers, "layers", 6, "transformer blocks")
+	f.IntVar(&p.Width, "width", 384, "width of the model")
+	f.IntVar(&p.Heads, "heads", 6, "attention heads")
+	f.IntVar(&p.Context, "context", 256, "tokens of a sequence")
+	f.IntVar(&p.Vocab, "vocab", 256, "tokens of the vocabulary")
+	f.IntVar(&p.Batch, "batch", 8, "sequences of a step")
+	f.IntVar(&p.MicroBatch, "micro-batch", 0, "sequences that run together; 0: the whole batch")
+	f.IntVar(&p.Threads, "threads", 0, "threads of the process; 0: all cores")
+	f.IntVar(&p.Steps, "steps", 10, "steps that are measured")
+	f.IntVar(&p.Warmup, "warmup", 2, "steps before them that are not")
+	f.IntVar(&p.Pipeline, "pipeline", 1, "pipeline stages")
+	f.IntVar(&p.Data, "data", 1, "data ranks")
+	f.StringVar(&p.Schedule, "schedule", "1f1b", "pipeline schedule")
+	return c
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/troupe-train/troupe/plan/fault"
+)
+
+// loadFaults reads a fault plan: a YAML list, one fault an entry.
+func loadFaults(path string) ([]fault.Fault, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--fault: %w", err))
+	}
+	var list []string
+	if err := yaml.Unmarshal(data, &list); err != nil {
+		return nil, usage(fmt.Errorf("--fault %s is no YAML list of faults, such as `- kill stage.p0.d0 at forward of train step 3`: %s", path, yaml.FormatError(err, false, false)))
+	}
+	var faults []fault.Fault
+	for i, line := range list {
+		f, err := fault.ParseLine(line)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--fault %s: entry %d: %w", path, i+1, err))
+		}
+		faults = append(faults, f)
+	}
+	return faults, nil
+}
+
+// processes are those of the nodes that this process has started, for faults to strike.
+type processes struct {
+	mu  sync.Mutex
+	pid map[int]int // by number of the node
+}
+
+func (p *processes) add(node, pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == nil {
+		p.pid = map[int]int{}
+	}
+	p.pid[node] = pid
+}
+
+func (p *processes) of(node int) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pid, ok := p.pid[node]
+	if !ok {
+		return 0, fmt.Errorf("the process of node %d is not within reach from here", node)
+	}
+	return pid, nil
+}
+
+// self is the process of a node, which can strike itself whatever its number is.
+type self struct{}
+
+func (self) Kill(int) error                     { return kill(os.Getpid()) }
+func (self) Pause(_ int, d time.Duration) error { return pause(os.Getpid(), d) }
+
+// Kill is kill -9.
+func (p *processes) Kill(node int) error {
+	pid, err := p.of(node)
+	if err != nil {
+		return err
+	}
+	return kill(pid)
+}
+
+// Pause is SIGSTOP, and SIGCONT after d.
+func (p *processes) Pause(node int, d time.Duration) error {
+	pid, err := p.of(node)
+	if err != nil {
+		return err
+	}
+	return pause(pid, d)
+}
+
+func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
+
+// pause has another process wake this one, which may be the one that is paused.
+func pause(pid int, d time.Duration) error {
+	wake := exec.Command("sh", "-c", `sleep "$1"; kill -CONT "$2"`, "sh", strconv.FormatFloat(d.Seconds(), 'f', 3, 64), strconv.Itoa(pid))
+	if err := wake.Start(); err != nil {
+		return err
+	}
+	go func() { _ = wake.Wait() }() // it ends by itself
+	return syscall.Kill(pid, syscall.SIGSTOP)
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/troupe-train/troupe/actors/machine"
+	"github.com/troupe-train/troupe/device"
+	"github.com/troupe-train/troupe/plan"
+	"github.com/troupe-train/troupe/supervisor"
+)
+
+type executor = machine.Executor
+
+// kernelBook is the book of a bench that runs the kernels.
+type kernelBook struct{ shelf }
+
+func (b *kernelBook) begin(p *plan.Plan) { b.plan = p }
+func (b *kernelBook) snapshot() int64    { return b.step }
+
+func (b *kernelBook) trainer(r *run, a *device.Account) (executor, error) {
+	return &supervisor.Executor{
+		Plan: r.plan, Device: r.config.Device, Account: a, Source: fedSource{r}, State: b,
+		Finished: func(o supervisor.Outcome) error {
+			what := fmt.Sprintf("losses %x", o.Losses)
+			if o.Round.Phase == plan.TrainPhase {
+				what += fmt.Sprintf(", norm %x", o.Norm)
+			}
+			return r.finished(o.Round, what)
+		},
+	}, nil
+}
+
+func (b *kernelBook) actor(r *run, l Life) (Actor, error) {
+	p := r.plan
+	if r.config.Plant == ForgottenKey && l.Incarnation > 0 {
+		job := *p.Job
+		job.Train.Seed++
+		other := *p
+		other.Job = &job
+		p = &other
+	}
+	return NewActor(p, r.config.Device, l.ID, l.Incarnation)
+}
+
+// fedSource counts the training samples that a life of the trainer reads.
+type fedSource struct{ r *run }
+
+func (s fedSource) Window(i int64, dst []int32) {
+	s.r.fed[i]++
+	s.r.config.Source.Window(i, dst)
+}
+
+func (s fedSource) Held(j int, dst []int32) { s.r.config.Source.Held(j, dst) }
+
+// bounded fails an operation of an actor that has needed more memory than a recovery may.
+type bounded struct {
+	machine.Executor
+	account *device.Account
+	limit   int64
+	id      plan.ActorID
+}
+
+func (x *bounded) Run(k device.Kernels, r plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
+	out, err := x.Executor.Run(k, r, op, in)
+	if peak := x.account.Peak(); err == nil && peak > x.limit {
+		panic(fmt.Sprintf("sim: %s needed %d bytes; with all that a recovery needs, %d are legal", x.id, peak, x.limit))
+	}
+	return out, err
+}
+
+func (x *bounded) Close() {
+	if c, ok := x.Executor.(interface{ Close() }); ok {
+		c.Close()
+	}
+}

@@ -1,0 +1,113 @@
+package sim_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/troupe-train/troupe/plan"
+	"github.com/troupe-train/troupe/plan/fault"
+	"github.com/troupe-train/troupe/sim"
+	"github.com/troupe-train/troupe/supervisor"
+)
+
+// everywhere kills an actor at every receive, operation and send of a round, one run each, and returns how many
+// there are. The trainer's program is long, and others wait for it alone, so it is killed at every place, too.
+func everywhere(t *testing.T, b *sim.Bench, p *plan.Plan, round plan.Round, ids ...plan.ActorID) int {
+	t.Helper()
+	runs := 0
+	for _, id := range ids {
+		for number := 0; ; number++ {
+			f := fault.Fault{Kind: fault.Kill, Actor: id, At: fault.Point{Round: round, Micro: fault.Any, Bucket: fault.Any, Number: number}}
+			o := b.Run(uint64(number), []fault.Fault{f}, nil)
+			if o.Violation != nil {
+				t.Fatal(o)
+			}
+			if o.Struck == 0 {
+				break
+			}
+			if want := map[plan.ActorID]int{id: 1}; o.Resumes != 0 || !maps.Equal(o.Lives, want) {
+				t.Fatalf("%s: lives %v, want %v", o, o.Lives, want)
+			}
+			runs++
+		}
+	}
+	return runs
+}
+
+// TestKillEverywhere kills each stage, shard, mirror and the trainer at every receive, operation and send of
+// its program, so also between the pieces of a reduction: equal weights, and nobody else restarts.
+func TestKillEverywhere(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stubs bool
+		set   []string
+		round []plan.Round
+	}{
+		{"a step", false, nil, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}},
+		{"other rounds", true, nil, []plan.Round{{Phase: plan.InitPhase}, {Phase: plan.TrainPhase}, {Step: 2, Phase: plan.EvaluatePhase}, {Step: 2, Phase: plan.SnapshotPhase}, {Step: 3, Phase: plan.SnapshotPhase}}},
+		{"gpipe", true, []string{"layout.schedule=gpipe", "layout.pipeline=2", "layout.data=3"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}},
+		{"without mirrors", true, []string{"supervisor.mirror=false"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Stubs: c.stubs, Nodes: 4,
+				Rounds: supervisor.Rounds{Until: 3, EvaluateEvery: 2, SnapshotEvery: 2, Evaluates: true}}, 3, c.set...)
+			p := b.Plan()
+			runs := 0
+			for _, round := range c.round {
+				for _, a := range p.Actors {
+					if a.ID.Role() == "shard" && !p.Job.Supervisor.Mirror {
+						continue // nobody has its state
+					}
+					n := everywhere(t, b, p, round, a.ID)
+					places := 0 // what is offered is not sent while nobody needs it
+					for _, op := range p.Program(a.ID, round.Phase).Ops {
+						if op.Kind != plan.Offer {
+							places++
+						}
+					}
+					if n < places {
+						t.Errorf("%s is killed at %d places of %s, which has %d operations", a.ID, n, round, places)
+					}
+					runs += n
+				}
+			}
+			t.Logf("%d runs", runs)
+		})
+	}
+}
+
+// TestKillInRecovery kills an actor a second time while it recovers, and those whom it recovers from.
+func TestKillInRecovery(t *testing.T) {
+	b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Stubs: true, Nodes: 4}, 3)
+	runs := 0
+	for _, pair := range [][2]plan.ActorID{
+		{"stage.p1.d0", "stage.p1.d0"}, {"stage.p1.d0", "mirror.p1.d0"}, {"stage.p1.d0", "mirror.p1.d1"}, {"stage.p1.d0", "stage.p0.d0"},
+		{"stage.p1.d0", "stage.p2.d0"}, {"stage.p1.d0", "shard.p1.d0"}, {"stage.p1.d0", "trainer"}, {"shard.p1.d0", "shard.p1.d0"},
+		{"shard.p1.d0", "stage.p1.d1"}, {"shard.p1.d0", "trainer"}, {"mirror.p1.d0", "mirror.p1.d0"}, {"mirror.p1.d0", "stage.p1.d0"},
+		{"mirror.p1.d0", "trainer"}, {"trainer", "trainer"}, {"trainer", "stage.p2.d1"},
+	} {
+		for number := 0; number < 40; number += 3 {
+			for _, second := range []plan.Phase{plan.TrainPhase, plan.RecoverPhase} {
+				text := fmt.Sprintf("kill %s at number %d of train step 1\nkill %s at number %d of %s step 1\n", pair[0], number, pair[1], number/5, second)
+				if second == plan.RecoverPhase && pair[1] != pair[0] {
+					// While the first one recovers.
+					text = fmt.Sprintf("kill %s at number %d of train step 1\nkill %s at %s of recover step 1\n", pair[0], number, pair[1], pair[0])
+				}
+				faults, err := fault.Parse(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o := b.Run(uint64(number), faults, nil)
+				if o.Violation != nil {
+					t.Fatal(o)
+				}
+				if o.Resumes != 0 {
+					t.Errorf("%s goes back to a checkpoint: %q", o, o.Decisions)
+				}
+				runs++
+			}
+		}
+	}
+	t.Logf("%d runs", runs)
+}

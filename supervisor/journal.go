@@ -1,0 +1,400 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/troupe-train/troupe/checkpoint"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// Number is a float64 that JSON can carry also when it is infinite or not a number.
+type Number float64
+
+func (n Number) MarshalJSON() ([]byte, error) {
+	f := float64(n)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return json.Marshal(strconv.FormatFloat(f, 'g', -1, 64))
+	}
+	return json.Marshal(f)
+}
+
+func (n *Number) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) != nil {
+		return json.Unmarshal(b, (*float64)(n))
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !math.IsNaN(f) && !math.IsInf(f, 0) {
+		return fmt.Errorf("%q is not a number", text)
+	}
+	*n = Number(f)
+	return nil
+}
+
+// is reports equality, in which a NaN is equal to itself.
+func (n Number) is(o Number) bool { return n == o || n != n && o != o }
+
+// Entry is a record of the journal: exactly one of its pointers is set.
+type Entry struct {
+	Run  *RunEntry  `json:"run,omitempty"`
+	From *FromEntry `json:"from,omitempty"`
+	Skip *SkipEntry `json:"skip,omitempty"`
+	Step *StepEntry `json:"step,omitempty"`
+}
+
+// RunEntry is the first entry: whose journal it is.
+type RunEntry struct {
+	Version int    `json:"version"`
+	Job     string `json:"job"`
+	// Fingerprint is that of the checkpoints: model, optimizer, data, seed and batch.
+	Fingerprint string `json:"fingerprint"`
+	Batch       int    `json:"batch"`
+	// Windows is the number of samples of an epoch; 0 where the data has no epochs.
+	Windows int64 `json:"windows,omitempty"`
+}
+
+// FromEntry says that the run goes on from the weights of that many steps: steps from there on that stand
+// before it in the journal are undone. Skip are decisions that were taken with it.
+type FromEntry struct {
+	Steps  int64       `json:"steps"`
+	Reason string      `json:"reason,omitempty"`
+	Skip   []SkipEntry `json:"skip,omitempty"`
+}
+
+// SkipEntry is the decision that a step, when it comes, commits without an update.
+type SkipEntry struct {
+	Step   int64  `json:"step"`
+	Reason string `json:"reason"`
+}
+
+// StepEntry is a committed step: the one that makes weights Step+1 of weights Step, with samples First to Last,
+// counted over the whole run.
+type StepEntry struct {
+	Step  int64 `json:"step"`
+	Epoch int64 `json:"epoch"`
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	// Skipped says why the step made no update.
+	Skipped string `json:"skipped,omitempty"`
+	Loss    Number `json:"loss"`
+	Norm    Number `json:"norm"`
+	// Verdict is the factor that the gradient was multiplied by; negative for a step that was skipped.
+	Verdict Number `json:"verdict"`
+	// Lives are the incarnations of the actors that had been restarted.
+	Lives map[plan.ActorID]int `json:"lives,omitempty"`
+}
+
+// Ledger is what a journal says: the steps of the weights that the run has now.
+type Ledger struct {
+	Run RunEntry
+	// Began is the step of the weights that the journal begins with.
+	Began int64
+	// Steps are the committed steps, in order, from Began on.
+	Steps []StepEntry
+	// Skips are the decisions to skip, by step.
+	Skips map[int64]string
+	// Undone counts committed steps that were undone by going back; Runs, how often the run began.
+	Undone, Runs int
+}
+
+// Committed is the number of committed steps.
+func (l *Ledger) Committed() int64 { return l.Began + int64(len(l.Steps)) }
+
+// apply takes in an entry, which must fit those before it.
+func (l *Ledger) apply(e Entry) error {
+	set := 0
+	for _, is := range []bool{e.Run != nil, e.From != nil, e.Skip != nil, e.Step != nil} {
+		if is {
+			set++
+		}
+	}
+	switch {
+	case set != 1:
+		return fmt.Errorf("it says %d things and not one", set)
+	case (l.Run.Version == 0) != (e.Run != nil):
+		return errors.New("the first entry, and no other, says whose journal it is")
+	case e.Run != nil:
+		if e.Run.Version != journalVersion || e.Run.Batch < 1 || e.Run.Windows < 0 {
+			return fmt.Errorf("version %d, batch %d, %d windows; version %d and a batch of 1 or more are legal", e.Run.Version, e.Run.Batch, e.Run.Windows, journalVersion)
+		}
+		l.Run = *e.Run
+		return nil
+	case e.From != nil:
+		return l.from(e.From)
+	case l.Runs == 0:
+		return errors.New("no entry says from which step the run goes on")
+	case e.Skip != nil:
+		return l.skip(*e.Skip)
+	}
+	s := e.Step
+	if s.Step != l.Committed() {
+		return fmt.Errorf("it commits step %d, but step %d is next", s.Step, l.Committed())
+	}
+	l.Steps = append(l.Steps, *s)
+	return nil
+}
+
+func (l *Ledger) from(e *FromEntry) error {
+	if l.Runs == 0 {
+		l.Began, l.Skips = e.Steps, map[int64]string{}
+	}
+	l.Runs++
+	keep := e.Steps - l.Began
+	if e.Steps < 0 || keep < 0 || keep > int64(len(l.Steps)) {
+		return fmt.Errorf("it goes on from step %d, but the journal has steps %d to %d", e.Steps, l.Began, l.Committed())
+	}
+	l.Undone += len(l.Steps) - int(keep)
+	l.Steps = l.Steps[:keep]
+	for _, s := range e.Skip {
+		if err := l.skip(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) skip(s SkipEntry) error {
+	if s.Step < l.Committed() {
+		return fmt.Errorf("it decides to skip step %d, but %d steps are committed", s.Step, l.Committed())
+	}
+	l.Skips[s.Step] = s.Reason
+	return nil
+}
+
+const (
+	journalVersion = 1
+	// maxEntry bounds a line, and with it what a file that is no journal makes us read.
+	maxEntry = 1 << 20
+)
+
+// ErrNotJournal is the error of a file that is not a journal.
+var ErrNotJournal = errors.New("not a journal")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frame is an entry as it is written: eight hex digits of the CRC-32C of the JSON text, a space, the text, a newline.
+func frame(e Entry) ([]byte, error) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxEntry {
+		return nil, fmt.Errorf("an entry of %d bytes; at most %d are legal", len(text), maxEntry)
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
+}
+
+// unframe undoes frame, for a line without its newline.
+func unframe(line []byte) (Entry, bool) {
+	var e Entry
+	var sum [4]byte
+	if len(line) < 10 || len(line) > maxEntry+9 || line[8] != ' ' {
+		return e, false
+	}
+	if _, err := hex.Decode(sum[:], line[:8]); err != nil {
+		return e, false
+	}
+	text := line[9:]
+	want := uint32(sum[0])<<24 | uint32(sum[1])<<16 | uint32(sum[2])<<8 | uint32(sum[3])
+	if crc32.Checksum(text, castagnoli) != want {
+		return e, false
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if d.Decode(&e) != nil || d.More() {
+		return Entry{}, false
+	}
+	return e, true
+}
+
+// ParseJournal reads a journal. whole is the length of what is in order: behind it there may be the last entry,
+// half written by a process that died. Anything else that is not in order is an error.
+func ParseJournal(data []byte) (l *Ledger, whole int, err error) {
+	l = &Ledger{Skips: map[int64]string{}}
+	for n := 1; whole < len(data); n++ {
+		line, rest, complete := bytes.Cut(data[whole:], []byte("\n"))
+		e, ok := unframe(line)
+		if !ok || !complete {
+			// Entries are written one after the other, so only the last can be torn.
+			if !complete || len(rest) == 0 {
+				if n == 1 && (complete || !bytes.HasPrefix([]byte(`00000000 {"run":{`), hexless(line))) {
+					return nil, 0, ErrNotJournal
+				}
+				return l, whole, nil
+			}
+			if n == 1 {
+				return nil, 0, ErrNotJournal
+			}
+			return nil, 0, fmt.Errorf("entry %d is damaged, and there are others behind it", n)
+		}
+		if err := l.apply(e); err != nil {
+			return nil, 0, fmt.Errorf("entry %d: %w", n, err)
+		}
+		whole += len(line) + 1
+	}
+	return l, whole, nil
+}
+
+// hexless is the start of a line with its CRC made 0.
+func hexless(line []byte) []byte {
+	out := bytes.Clone(line[:min(len(line), 17)])
+	for i := 0; i < min(len(out), 8); i++ {
+		if c := out[i]; c >= '0' && c <= '9' || c >= 'a' && c <= 'f' {
+			out[i] = '0'
+		}
+	}
+	return out
+}
+
+// ReadJournal reads the journal of a run.
+func ReadJournal(dir string) (*Ledger, error) {
+	path := filepath.Join(dir, checkpoint.JournalName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	l, _, err := ParseJournal(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return l, nil
+}
+
+// Journal is the ledger of a run, on disk. An entry that was written survives a power cut. After an error it takes no more.
+type Journal struct {
+	path   string
+	file   *os.File
+	ledger *Ledger
+	err    error
+}
+
+// OpenJournal opens the journal in dir, or begins one, for a run that goes on from the weights of that many steps.
+// It refuses the journal of another run.
+func OpenJournal(dir string, run RunEntry, steps int64, reason string) (_ *Journal, err error) {
+	run.Version = journalVersion
+	j := &Journal{path: filepath.Join(dir, checkpoint.JournalName)}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("journal %s: %w", j.path, err)
+		}
+	}()
+	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.file.Close())
+		}
+	}()
+	data, err := io.ReadAll(j.file)
+	if err != nil {
+		return nil, err
+	}
+	l, whole, err := ParseJournal(data)
+	if err != nil {
+		return nil, err
+	}
+	j.ledger = l
+	if err := j.file.Truncate(int64(whole)); err != nil {
+		return nil, err
+	}
+	if _, err := j.file.Seek(int64(whole), io.SeekStart); err != nil {
+		return nil, err
+	}
+	if whole == 0 {
+		if err := j.write(Entry{Run: &run}); err != nil {
+			return nil, err
+		}
+		if err := syncDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	if have := l.Run; have.Fingerprint != run.Fingerprint || have.Batch != run.Batch || have.Windows != run.Windows {
+		return nil, fmt.Errorf("it is of another run: batch %d, %d windows, fingerprint %.12s; this one has batch %d, %d windows, fingerprint %.12s",
+			have.Batch, have.Windows, have.Fingerprint, run.Batch, run.Windows, run.Fingerprint)
+	}
+	return j, j.write(Entry{From: &FromEntry{Steps: steps, Reason: reason}})
+}
+
+// Ledger is what has been written so far. It changes with every entry.
+func (j *Journal) Ledger() *Ledger { return j.ledger }
+
+// Skip takes down the decision that a step commits without an update.
+func (j *Journal) Skip(step int64, reason string) error {
+	return j.append(Entry{Skip: &SkipEntry{step, reason}})
+}
+
+// Back takes down that the run goes on from the weights of that many steps, and will skip some: what it committed after
+// them is undone.
+func (j *Journal) Back(steps int64, reason string, skip []SkipEntry) error {
+	return j.append(Entry{From: &FromEntry{Steps: steps, Reason: reason, Skip: skip}})
+}
+
+// Commit takes down a committed step. The same step may come again with the same numbers, from a trainer that was
+// restarted; one that differs is refused.
+func (j *Journal) Commit(s StepEntry) error {
+	if n := s.Step - j.ledger.Began; n >= 0 && n < int64(len(j.ledger.Steps)) {
+		have := j.ledger.Steps[n]
+		if !have.Loss.is(s.Loss) || !have.Norm.is(s.Norm) || !have.Verdict.is(s.Verdict) || have.First != s.First || have.Last != s.Last {
+			return fmt.Errorf("journal %s: step %d is committed with loss %v and norm %v, and is to be committed again with loss %v and norm %v",
+				j.path, s.Step, have.Loss, have.Norm, s.Loss, s.Norm)
+		}
+		return nil
+	}
+	return j.append(Entry{Step: &s})
+}
+
+func (j *Journal) append(e Entry) error {
+	if j.err == nil {
+		if err := j.write(e); err != nil {
+			j.err = fmt.Errorf("journal %s: %w", j.path, err)
+		}
+	}
+	return j.err
+}
+
+// write makes an entry durable, and only then counts it.
+func (j *Journal) write(e Entry) error {
+	line, err := frame(e)
+	if err != nil {
+		return err
+	}
+	before := *j.ledger
+	if err := before.apply(e); err != nil {
+		return err
+	}
+	if _, err := j.file.Write(line); err != nil {
+		return err
+	}
+	if err := j.file.Sync(); err != nil {
+		return err
+	}
+	*j.ledger = before
+	return nil
+}
+
+// Close ends writing.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// syncDir makes the name of a new file durable.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // not on every system can a folder be opened
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

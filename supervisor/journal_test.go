@@ -1,0 +1,260 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/troupe-train/troupe/checkpoint"
+	"github.com/troupe-train/troupe/plan"
+)
+
+var testRun = RunEntry{Job: "toy", Fingerprint: "f", Batch: 4, Windows: 10}
+
+// testStep is a committed step of testRun.
+func testStep(step int64) StepEntry {
+	return StepEntry{Step: step, Epoch: step * 4 / 10, First: step * 4, Last: step*4 + 3, Loss: Number(3 - float64(step)/7), Norm: 0.1, Verdict: 1}
+}
+
+func openTestJournal(t testing.TB, dir string, steps int64) *Journal {
+	t.Helper()
+	j, err := OpenJournal(dir, testRun, steps, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestJournal: what is written is read again, by the next run too, which goes back to its checkpoint; decisions to skip outlast it.
+func TestJournal(t *testing.T) {
+	dir := t.TempDir()
+	j := openTestJournal(t, dir, 0)
+	for s := range int64(5) {
+		must(t, j.Commit(testStep(s)))
+	}
+	must(t, j.Skip(6, "a spike"))
+	must(t, j.Close())
+	j = openTestJournal(t, dir, 3)
+	if n := j.Ledger().Committed(); n != 3 {
+		t.Fatalf("%d steps after going back to 3", n)
+	}
+	for s := int64(3); s < 6; s++ {
+		must(t, j.Commit(testStep(s)))
+	}
+	skipped := testStep(6)
+	skipped.Skipped, skipped.Verdict, skipped.Loss, skipped.Norm = "a spike", -1, Number(math.NaN()), Number(math.Inf(1))
+	skipped.Lives = map[plan.ActorID]int{"stage.p0.d0": 2}
+	must(t, j.Commit(skipped))
+	must(t, j.Commit(skipped)) // a trainer that was restarted says it again
+	must(t, j.Commit(testStep(5)))
+	changed := testStep(5)
+	changed.Loss++
+	if err := j.Commit(changed); err == nil || !strings.Contains(err.Error(), "committed again") {
+		t.Errorf("a step that is committed with another loss: %v", err)
+	}
+	must(t, j.Close())
+	l, err := ReadJournal(dir)
+	must(t, err)
+	if l.Committed() != 7 || l.Undone != 2 || l.Runs != 2 || l.Skips[6] != "a spike" {
+		t.Errorf("%+v", l)
+	}
+	if got := l.Steps[6]; !math.IsNaN(float64(got.Loss)) || !math.IsInf(float64(got.Norm), 1) || got.Lives["stage.p0.d0"] != 2 {
+		t.Errorf("%+v", got)
+	}
+	a, err := AuditRun(dir)
+	must(t, err)
+	if a.Steps != 7 || a.Samples != 28 || a.Last != 27 || len(a.Skipped) != 1 || a.Epochs != 2.8 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestJournalRefuses: what is not a journal, or is one of another run or of a future that this run does not have.
+func TestJournalRefuses(t *testing.T) {
+	open := func(dir string, run RunEntry, steps int64) error {
+		j, err := OpenJournal(dir, run, steps, "")
+		if err == nil {
+			j.Close()
+		}
+		return err
+	}
+	dir := t.TempDir()
+	j := openTestJournal(t, dir, 0)
+	must(t, j.Commit(testStep(0)))
+	if err := j.Commit(testStep(2)); err == nil || !strings.Contains(err.Error(), "step 1 is next") {
+		t.Errorf("a step is left out: %v", err)
+	}
+	must(t, j.Close())
+	other := testRun
+	other.Fingerprint = "g"
+	if err := open(dir, other, 0); err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("another fingerprint: %v", err)
+	}
+	if err := open(dir, testRun, 2); err == nil || !strings.Contains(err.Error(), "goes on from step 2") {
+		t.Errorf("a checkpoint ahead of the ledger: %v", err)
+	}
+	for _, text := range []string{"hello\n", "hello", "a\nb\nc\n", "\n", "0badc0de {\"run\":{}}\n0badc0de\n"} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, checkpoint.JournalName)
+		must(t, os.WriteFile(path, []byte(text), 0o644))
+		if err := open(dir, testRun, 0); !errors.Is(err, ErrNotJournal) {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got, _ := os.ReadFile(path); string(got) != text {
+			t.Errorf("%q was changed into %q", text, got)
+		}
+	}
+}
+
+// TestTornTail: whatever byte a journal is cut at, the whole entries before it are there, and the run goes on behind them.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	j := openTestJournal(t, dir, 0)
+	for s := range int64(3) {
+		must(t, j.Commit(testStep(s)))
+	}
+	must(t, j.Close())
+	path := filepath.Join(dir, checkpoint.JournalName)
+	data, err := os.ReadFile(path)
+	must(t, err)
+	for cut := range len(data) + 1 {
+		must(t, os.WriteFile(path, data[:cut], 0o644))
+		want := max(0, bytes.Count(data[:cut], []byte("\n"))-2)
+		j, err := OpenJournal(dir, testRun, int64(want), "")
+		if err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		must(t, j.Commit(testStep(int64(want))))
+		must(t, j.Close())
+		l, err := ReadJournal(dir)
+		if err != nil || l.Committed() != int64(want)+1 {
+			t.Fatalf("cut at %d: %v, %+v", cut, err, l)
+		}
+	}
+}
+
+// TestDamagedJournal: a bit that flips before the last entry is found.
+func TestDamagedJournal(t *testing.T) {
+	dir := t.TempDir()
+	j := openTestJournal(t, dir, 0)
+	for s := range int64(3) {
+		must(t, j.Commit(testStep(s)))
+	}
+	must(t, j.Close())
+	data, err := os.ReadFile(filepath.Join(dir, checkpoint.JournalName))
+	must(t, err)
+	last := bytes.LastIndexByte(data[:len(data)-1], '\n')
+	for i := range last {
+		bad := bytes.Clone(data)
+		bad[i] ^= 1
+		if _, _, err := ParseJournal(bad); err == nil {
+			t.Fatalf("bit 0 of byte %d flips unseen: %q", i, bad[max(0, i-20):i+20])
+		}
+	}
+}
+
+// TestAudit: every way in which a ledger can be wrong is named.
+func TestAudit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Ledger)
+		want   string
+	}{
+		{"in order", func(*Ledger) {}, ""},
+		{"twice", func(l *Ledger) { l.Steps[2].First = 7 }, "sample 7 is in step 2 and in a step before it"},
+		{"never", func(l *Ledger) { l.Steps[2].First = 9 }, "sample 8 is in no committed step"},
+		{"short", func(l *Ledger) { l.Steps[2].Last-- }, "a batch is 4"},
+		{"gap", func(l *Ledger) { l.Steps[2].Step = 3 }, "step 3 stands where step 2 is due"},
+		{"epoch", func(l *Ledger) { l.Steps[2].Epoch = 1 }, "epoch"},
+		{"skipped without decision", func(l *Ledger) { l.Steps[1].Skipped, l.Steps[1].Verdict = "?", -1 }, "no decision"},
+		{"decision without skip", func(l *Ledger) { l.Skips[1] = "a spike" }, "made an update"},
+		{"verdict without skip", func(l *Ledger) { l.Steps[1].Verdict = -1 }, "verdict"},
+	} {
+		l := &Ledger{Run: testRun, Skips: map[int64]string{}, Steps: []StepEntry{testStep(0), testStep(1), testStep(2), testStep(3)}}
+		c.change(l)
+		err := l.check()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestLedgerOfAnyHistory: runs that commit, skip, are killed and go back leave a ledger that passes the audit.
+func TestLedgerOfAnyHistory(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		dir := filepath.Join(dir, fmt.Sprint(n))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		at := int64(0)
+		for range rapid.IntRange(1, 4).Draw(t, "runs") {
+			j, err := OpenJournal(dir, testRun, at, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range rapid.IntRange(0, 6).Draw(t, "steps") {
+				s := testStep(at)
+				reason := j.Ledger().Skips[at]
+				if reason == "" && rapid.Bool().Draw(t, "skip") {
+					reason = "drawn"
+					if err := j.Skip(at, reason); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if reason != "" {
+					s.Skipped, s.Verdict = reason, -1
+				}
+				if err := j.Commit(s); err != nil {
+					t.Fatal(err)
+				}
+				at++
+			}
+			j.Close()
+			at = rapid.Int64Range(0, at).Draw(t, "back to")
+		}
+		if _, err := AuditRun(dir); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzJournal: no bytes make the reader panic, and what it calls whole is read the same without the rest.
+func FuzzJournal(f *testing.F) {
+	dir := f.TempDir()
+	j := openTestJournal(f, dir, 0)
+	must(f, j.Skip(1, "x"))
+	must(f, j.Commit(testStep(0)))
+	must(f, j.Close())
+	data, err := os.ReadFile(filepath.Join(dir, checkpoint.JournalName))
+	must(f, err)
+	f.Add(data)
+	f.Add(data[:len(data)-5])
+	f.Add([]byte("\n"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, whole, err := ParseJournal(data)
+		if err != nil {
+			return
+		}
+		again, n, err := ParseJournal(data[:whole])
+		if err != nil || n != whole || again.Committed() != l.Committed() {
+			t.Fatalf("%d whole bytes; again %d, %v", whole, n, err)
+		}
+	})
+}

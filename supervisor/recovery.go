@@ -1,0 +1,560 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-train/troupe/actors/machine"
+	"github.com/troupe-train/troupe/plan"
+)
+
+// Limits bound what Recovery does before it gives up.
+type Limits struct {
+	// Restarts of one actor within Window. Backoff is the pause before the second; it doubles with every further one.
+	Restarts        int
+	Window, Backoff time.Duration
+	// Resumes in a row that did not get further than the one before.
+	Resumes int
+	// Resumable says that there is a place for checkpoints to go back to.
+	Resumable bool
+	// Join is how long actors wait for a node when none is left.
+	Join time.Duration
+}
+
+// LimitsOf are those of a job.
+func LimitsOf(j *plan.Job) Limits {
+	s := j.Supervisor
+	return Limits{
+		Restarts: s.Restarts, Window: seconds(s.Window), Backoff: seconds(s.Backoff),
+		Resumes: s.Resumes, Resumable: j.Save.Dir != "", Join: seconds(s.Join),
+	}
+}
+
+// sameFailures is how often an actor may fail with the same words in the same round before a restart is held to be of no use.
+const sameFailures = 3
+
+// silentCorruption is how the cause of a *machine.Corruption begins.
+const silentCorruption = "silent corruption"
+
+// RecoveryEvent is what Recovery hears of.
+type RecoveryEvent interface{ recoveryEvent() }
+
+type (
+	// ActorFailed: an actor cannot go on. It is machine.Failed, with an actor.
+	ActorFailed struct{ machine.Failed }
+	// NodeLost: a node is gone, with its actors. NodeJoined: one is there that may hold actors.
+	NodeLost struct {
+		Node  int
+		Cause string
+	}
+	NodeJoined struct{ Node int }
+	// CaughtUp: an actor that was restarted has finished the round that was open.
+	CaughtUp struct {
+		Actor       plan.ActorID
+		Incarnation int
+	}
+	// Slow: an actor is to live elsewhere because its node computes slowly.
+	Slow struct {
+		Actor       plan.ActorID
+		Incarnation int
+		Reason      string
+	}
+	// Restored: it has its state, and others can have it from it.
+	Restored struct {
+		Actor       plan.ActorID
+		Incarnation int
+	}
+	// Opened: a round has begun, so all before it have committed.
+	Opened struct{ Round plan.Round }
+	// Tick is the passing of time, nothing else.
+	Tick struct{}
+)
+
+func (ActorFailed) recoveryEvent() {}
+func (NodeLost) recoveryEvent()    {}
+func (NodeJoined) recoveryEvent()  {}
+func (CaughtUp) recoveryEvent()    {}
+func (Slow) recoveryEvent()        {}
+func (Restored) recoveryEvent()    {}
+func (Opened) recoveryEvent()      {}
+func (Tick) recoveryEvent()        {}
+
+// Decision is what is to be done. Every one has a reason, for the log.
+type Decision interface{ String() string }
+
+type (
+	// Respawn: the old life of the actor is fenced, and incarnation Incarnation begins on node Node.
+	Respawn struct {
+		Actor       plan.ActorID
+		Incarnation int
+		From, Node  int
+		// Planned says that nothing has failed.
+		Planned bool
+		Reason  string
+	}
+	// Resume: all actors begin anew from a checkpoint: the newest, or as many older as Older says.
+	Resume struct {
+		Older  int
+		Reason string
+	}
+	// GiveUp: the run ends.
+	GiveUp struct {
+		Err    error
+		Reason string
+	}
+	// Noted: nothing is to be done, or not yet.
+	Noted struct{ Reason string }
+)
+
+func (d Respawn) String() string {
+	verb := "restart"
+	if d.Node != d.From {
+		verb = fmt.Sprintf("move from node %d", d.From)
+	}
+	return fmt.Sprintf("%s %s to node %d as incarnation %d: %s", verb, d.Actor, d.Node, d.Incarnation, d.Reason)
+}
+
+func (d Resume) String() string {
+	which := "the newest checkpoint"
+	if d.Older > 0 {
+		which = fmt.Sprintf("the newest checkpoint but %d", d.Older)
+	}
+	return fmt.Sprintf("resume the job from %s: %s", which, d.Reason)
+}
+
+func (d GiveUp) String() string { return "give up: " + d.Reason }
+func (d Noted) String() string  { return d.Reason }
+
+// Recovery decides on failures: a machine without clock or effect. The escalation is actor (restarted in place,
+// then on another node), node (all its actors move), job (resumed from a checkpoint), stop.
+//
+// Invariants: an actor has at most one life that is not fenced; incarnations only grow; what a failed life
+// says is ignored; an actor is restarted only if the state that it needs is held, or can be had, by
+// another actor that lives.
+type Recovery struct {
+	limits Limits
+	now    time.Time
+	nodes  map[int]*host
+	lives  []*life // in the order of the plan
+	byID   map[plan.ActorID]*life
+
+	planned   []*life // are to move when nobody is down, in order
+	committed int64
+	phase     plan.Phase // of the round that is open
+	// resumes since a step was committed beyond mark.
+	resumes int
+	mark    int64
+	over    bool // Resume or GiveUp was decided; Begin starts afresh
+}
+
+type host struct {
+	alive    bool
+	failures []time.Time // of actors on it, within the window
+	avoid    time.Time   // until then it gets actors only if no other node is there
+}
+
+// life is what Recovery knows of an actor.
+type life struct {
+	Seat
+	incarnation int
+	home        int // node of the plan
+	state       lifeState
+	restored    bool        // while catching: it has its state
+	failures    []time.Time // within the window; they outlast incarnations, moves and nodes
+	last        string      // the words of the last failure, and how often they came in a row
+	same        int
+	due         time.Time // of a restart that waits
+	reason      string
+	settled     time.Time // when it was last moved because it was slow
+}
+
+type lifeState uint8
+
+const (
+	living   lifeState = iota
+	waiting            // failed; it restarts when due
+	stranded           // failed; there is no node
+	catching           // restarted, and not caught up yet
+)
+
+// Seat is an actor and what Recovery must know to place it.
+type Seat struct {
+	Actor plan.ActorID
+	Node  int
+	// Bytes are those that it is predicted to need at its peak.
+	Bytes int64
+	// Sources are the actors that hold its state. Lost says that nobody does.
+	Sources []plan.ActorID
+	Lost    bool
+}
+
+// NewRecovery watches over seats on nodes, which are those that may hold actors.
+func NewRecovery(l Limits, seats []Seat, nodes []int) *Recovery {
+	r := &Recovery{limits: l}
+	r.Begin(seats, nodes)
+	return r
+}
+
+// Begin starts all lives afresh, after a Resume. How often the job was resumed is not forgotten.
+func (r *Recovery) Begin(seats []Seat, nodes []int) {
+	r.nodes, r.lives, r.byID = map[int]*host{}, nil, map[plan.ActorID]*life{}
+	r.planned, r.over, r.phase = nil, false, plan.InitPhase
+	for _, n := range nodes {
+		r.nodes[n] = &host{alive: true}
+	}
+	for _, s := range seats {
+		l := &life{Seat: s, home: s.Node}
+		r.lives = append(r.lives, l)
+		r.byID[s.Actor] = l
+	}
+}
+
+// Incarnation is the number of the life that an actor lives now.
+func (r *Recovery) Incarnation(a plan.ActorID) int {
+	if l := r.byID[a]; l != nil {
+		return l.incarnation
+	}
+	return 0
+}
+
+// On are the actors on a node.
+func (r *Recovery) On(node int) []plan.ActorID {
+	var on []plan.ActorID
+	for _, l := range r.lives {
+		if l.Node == node {
+			on = append(on, l.Actor)
+		}
+	}
+	return on
+}
+
+// Down is the number of actors that have failed or were restarted and have not caught up.
+func (r *Recovery) Down() int {
+	n := 0
+	for _, l := range r.lives {
+		if l.state != living {
+			n++
+		}
+	}
+	return n
+}
+
+// Next is when Handle is to be called at the latest.
+func (r *Recovery) Next() (time.Time, bool) {
+	var at time.Time
+	for _, l := range r.lives {
+		if (l.state == waiting || l.state == stranded) && (at.IsZero() || l.due.Before(at)) {
+			at = l.due
+		}
+	}
+	return at, !at.IsZero() && !r.over
+}
+
+// Handle takes in an event at a time that never goes back.
+func (r *Recovery) Handle(now time.Time, e RecoveryEvent) []Decision {
+	if now.After(r.now) {
+		r.now = now
+	}
+	if o, ok := e.(Opened); ok {
+		r.committed, r.phase = max(r.committed, o.Round.Step), o.Round.Phase
+	}
+	if r.over {
+		return nil
+	}
+	var out []Decision
+	switch e := e.(type) {
+	case ActorFailed:
+		out = r.failed(e.Failed)
+	case NodeLost:
+		out = r.nodeLost(e)
+	case NodeJoined:
+		out = r.nodeJoined(e.Node)
+	case CaughtUp:
+		if l := r.byID[e.Actor]; l != nil && l.incarnation == e.Incarnation && l.state == catching {
+			l.state = living
+		}
+	case Restored:
+		if l := r.byID[e.Actor]; l != nil && l.incarnation == e.Incarnation && l.state == catching {
+			l.restored = true
+		}
+	case Slow:
+		out = r.slow(e)
+	}
+	if r.over {
+		return out
+	}
+	return append(out, r.due()...)
+}
+
+func (r *Recovery) failed(f machine.Failed) []Decision {
+	l := r.byID[f.Actor]
+	if l == nil {
+		return r.escalate(&f, fmt.Sprintf("%s cannot go on, and no actor is to blame: %s", nameOr(f.Node, "the run"), f.Cause))
+	}
+	switch {
+	case strings.HasPrefix(f.Cause, silentCorruption):
+		return r.escalate(&f, fmt.Sprintf("two lives of an actor have sent %s different bits, and nobody knows which are right: %s", f.Actor, f.Cause))
+	case f.Incarnation < l.incarnation:
+		return []Decision{Noted{fmt.Sprintf("ignored a failure of %s, incarnation %d, which lives its incarnation %d: %s", f.Actor, f.Incarnation, l.incarnation, f.Cause)}}
+	case l.state == waiting || l.state == stranded:
+		return nil // of the life that is known to have failed
+	}
+	words := fmt.Sprintf("%s, %s: %s", f.Round, f.Op, f.Cause)
+	if words == l.last {
+		l.same++
+	} else {
+		l.last, l.same = words, 1
+	}
+	r.down(l, fmt.Sprintf("it failed at %s", words))
+	if l.same >= sameFailures && r.limits.Restarts > 0 {
+		return r.escalate(&f, fmt.Sprintf("%s failed %d times in a row with the same words: %s", f.Actor, l.same, words))
+	}
+	if d := r.exhausted(&f, l); d != nil {
+		return d
+	}
+	h := r.nodes[l.Node]
+	if h == nil {
+		return nil
+	}
+	h.failures = within(append(h.failures, r.now), r.now, r.limits.Window)
+	if len(h.failures) > r.limits.Restarts && r.another(l.Node) {
+		return r.evacuate(l.Node, &f)
+	}
+	return nil
+}
+
+// down notes that a life has ended, and when the next is to begin.
+func (r *Recovery) down(l *life, reason string) {
+	l.failures = within(append(l.failures, r.now), r.now, r.limits.Window)
+	l.state, l.due, l.reason = waiting, r.now, reason
+	if n := len(l.failures); n > 1 {
+		pause := min(r.limits.Backoff<<min(n-2, 20), r.limits.Window)
+		l.due = r.now.Add(pause)
+		l.reason = fmt.Sprintf("%s; it is failure %d within %s, so after a pause of %s", reason, n, r.limits.Window, pause)
+	}
+}
+
+// exhausted escalates when an actor has no restart left, or when what one that is down needs is lost.
+func (r *Recovery) exhausted(f *machine.Failed, failed ...*life) []Decision {
+	for _, l := range failed {
+		if n := len(l.failures); n > r.limits.Restarts {
+			return r.escalate(f, fmt.Sprintf("%s failed %d times within %s, and %d restarts are legal", l.Actor, n, r.limits.Window, r.limits.Restarts))
+		}
+	}
+	if l, source := r.irrecoverable(); l != nil {
+		return r.escalate(f, fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source))
+	}
+	return nil
+}
+
+// irrecoverable finds an actor that is down and whose state cannot be had: a source must live, or be
+// recoverable itself.
+func (r *Recovery) irrecoverable() (*life, string) {
+	if r.phase == plan.InitPhase {
+		return nil, "" // whoever begins anew in Init gets its state as the first life did
+	}
+	has := func(l *life) bool { return l.state == living || l.state == catching && l.restored }
+	ok := map[plan.ActorID]bool{}
+	for changed := true; changed; {
+		changed = false
+		for _, l := range r.lives {
+			if ok[l.Actor] || l.Lost && !has(l) {
+				continue
+			}
+			if has(l) || !slices.ContainsFunc(l.Sources, func(s plan.ActorID) bool { return !ok[s] }) {
+				ok[l.Actor], changed = true, true
+			}
+		}
+	}
+	for _, l := range r.lives {
+		if ok[l.Actor] {
+			continue
+		}
+		if l.Lost {
+			return l, "the plan keeps no second copy of it"
+		}
+		return l, fmt.Sprintf("%v must have it, and they are down", l.Sources)
+	}
+	return nil, ""
+}
+
+// evacuate moves all actors off a node.
+func (r *Recovery) evacuate(node int, f *machine.Failed) []Decision {
+	h := r.nodes[node]
+	n := len(h.failures)
+	h.failures, h.avoid = nil, r.now.Add(r.limits.Window)
+	var moved []*life
+	for _, l := range r.lives {
+		if l.Node != node || l.Actor == plan.Trainer {
+			continue
+		}
+		if l.state == living || l.state == catching {
+			l.state, l.due = waiting, r.now
+		}
+		l.reason = fmt.Sprintf("%d failures on node %d within %s: all its actors move", n, node, r.limits.Window)
+		moved = append(moved, l)
+	}
+	return r.exhausted(f, moved...)
+}
+
+func (r *Recovery) nodeLost(e NodeLost) []Decision {
+	h := r.nodes[e.Node]
+	if h == nil || !h.alive {
+		return nil
+	}
+	h.alive, h.failures = false, nil
+	f := machine.Failed{Node: fmt.Sprintf("node %d", e.Node), Cause: e.Cause}
+	var lost []*life
+	for _, l := range r.lives {
+		if l.Node != e.Node {
+			continue
+		}
+		if l.state == living || l.state == catching {
+			r.down(l, fmt.Sprintf("node %d is lost: %s", e.Node, e.Cause))
+			lost = append(lost, l)
+		}
+	}
+	r.planned = slices.DeleteFunc(r.planned, func(l *life) bool { return l.state != living })
+	if len(lost) == 0 {
+		return []Decision{Noted{fmt.Sprintf("node %d is lost, and had no actors: %s", e.Node, e.Cause)}}
+	}
+	return r.exhausted(&f, lost...)
+}
+
+// nodeJoined uses a node: for actors without one, and for those that were packed onto other nodes.
+func (r *Recovery) nodeJoined(node int) []Decision {
+	if h := r.nodes[node]; h != nil && h.alive {
+		return nil
+	}
+	r.nodes[node] = &host{alive: true}
+	back := 0
+	for _, l := range r.lives {
+		switch {
+		case l.state == stranded:
+			l.state, l.due = waiting, r.now
+		case l.Node != l.home && r.crowded(l) && !slices.Contains(r.planned, l):
+			l.reason = fmt.Sprintf("node %d has joined, and %s was packed onto node %d", node, l.Actor, l.Node)
+			r.planned = append(r.planned, l)
+			back++
+		}
+	}
+	return []Decision{Noted{fmt.Sprintf("node %d has joined; %d actors are to move to it", node, back)}}
+}
+
+// slow moves an actor, unless it was moved for that not long ago: two nodes of equal speed must not
+// play ball with it.
+func (r *Recovery) slow(e Slow) []Decision {
+	l := r.byID[e.Actor]
+	if l == nil || e.Incarnation != l.incarnation || l.state != living || slices.Contains(r.planned, l) {
+		return nil
+	}
+	if !l.settled.IsZero() && r.now.Sub(l.settled) < r.limits.Window {
+		return []Decision{Noted{fmt.Sprintf("%s stays where it is: it was moved within the last %s (%s)", e.Actor, r.limits.Window, e.Reason)}}
+	}
+	if !r.another(l.Node) {
+		return []Decision{Noted{fmt.Sprintf("%s stays where it is: there is no other node (%s)", e.Actor, e.Reason)}}
+	}
+	l.settled, l.reason = r.now, e.Reason
+	r.nodes[l.Node].avoid = r.now.Add(r.limits.Window)
+	r.planned = append(r.planned, l)
+	return nil
+}
+
+// due begins the lives whose time has come, and one planned move when nobody is down.
+func (r *Recovery) due() []Decision {
+	var out []Decision
+	quiet := true
+	for _, l := range r.lives {
+		quiet = quiet && l.state == living
+		switch {
+		case l.state == stranded && !r.now.Before(l.due):
+			f := machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Cause: l.reason}
+			return append(out, r.escalate(&f, fmt.Sprintf("no node is left for %s, and none has joined for %s", l.Actor, r.limits.Join))...)
+		case l.state != waiting || r.now.Before(l.due):
+			continue
+		}
+		to, ok := r.choose(l, len(l.failures) > 1)
+		if !ok {
+			l.state, l.due = stranded, r.now.Add(r.limits.Join)
+			out = append(out, Noted{fmt.Sprintf("%s waits for a node: none is left", l.Actor)})
+			continue
+		}
+		out = append(out, r.begin(l, to, false))
+	}
+	if quiet {
+		out = append(out, r.move()...)
+	}
+	return out
+}
+
+// move begins planned moves: as many at once as leave the sources of everyone who moves where they are.
+func (r *Recovery) move() []Decision {
+	var out []Decision
+	moving := map[plan.ActorID]bool{}
+	var later []*life
+	for _, l := range r.planned {
+		if l.Lost {
+			continue
+		}
+		if r.tied(l, moving) {
+			later = append(later, l)
+			continue
+		}
+		if to, ok := r.choose(l, true); ok && to != l.Node {
+			moving[l.Actor] = true
+			out = append(out, r.begin(l, to, true))
+		}
+	}
+	r.planned = later
+	return out
+}
+
+// tied reports whether an actor that moves is a source of l, or l of it.
+func (r *Recovery) tied(l *life, moving map[plan.ActorID]bool) bool {
+	for a := range moving {
+		if slices.Contains(l.Sources, a) || slices.Contains(r.byID[a].Sources, l.Actor) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Recovery) begin(l *life, node int, planned bool) Decision {
+	d := Respawn{Actor: l.Actor, Incarnation: l.incarnation + 1, From: l.Node, Node: node, Planned: planned, Reason: l.reason}
+	l.incarnation++
+	l.Node, l.state, l.restored = node, catching, false
+	return d
+}
+
+// escalate goes back to a checkpoint, or gives up when that did not help either.
+func (r *Recovery) escalate(f *machine.Failed, reason string) []Decision {
+	r.over = true
+	if r.committed > r.mark {
+		r.resumes = 0
+	}
+	r.mark = max(r.mark, r.committed)
+	failure := &Failure{Actor: f.Actor, Node: f.Node, Round: f.Round, Op: f.Op, Cause: errors.New(f.Cause)}
+	switch {
+	case !r.limits.Resumable:
+		return []Decision{GiveUp{Err: failure, Reason: reason + "; save.dir is empty, so there is no checkpoint to go back to"}}
+	case r.resumes >= r.limits.Resumes:
+		return []Decision{GiveUp{Err: failure, Reason: fmt.Sprintf("%s; the job has gone back to a checkpoint %d times without getting beyond step %d", reason, r.resumes, r.mark)}}
+	}
+	r.resumes++
+	return []Decision{Resume{Older: r.resumes - 1, Reason: reason}}
+}
+
+// within drops the times that lie outside the window.
+func within(times []time.Time, now time.Time, window time.Duration) []time.Time {
+	return slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) >= window })
+}
+
+func nameOr(name, other string) string {
+	if name == "" {
+		return other
+	}
+	return name
+}
