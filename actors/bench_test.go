@@ -20,7 +20,7 @@ func stream(b *testing.B, bytes int) (*company, chan struct{}) {
 	var sent atomic.Int64
 	send := func() machine.Effect {
 		m := machine.Message{Name: named(stage0, stage1, 1, activation(int(sent.Add(1)))), Payload: p}
-		return machine.Send{Message: m}
+		return machine.Send{Message: &m}
 	}
 	x := gatherCompany(b, 2, twoNodes(), func(node int, c *cast) {
 		if node == 0 {
@@ -41,7 +41,7 @@ func stream(b *testing.B, bytes int) (*company, chan struct{}) {
 			m := e.(machine.Arrived).Message
 			got <- struct{}{}
 			ask := machine.Message{Name: named(stage1, stage0, 1, m.Name.Value)}
-			return []machine.Effect{machine.Drop{Payload: m.Payload}, machine.Send{Message: ask}}
+			return []machine.Effect{machine.Drop{Payload: m.Payload}, machine.Send{Message: &ask}}
 		}, nil)
 	})
 	if err := x.nodes[0].Send(stage0, machine.Begin{}); err != nil {
@@ -108,7 +108,7 @@ func BenchmarkLocalMessage(b *testing.B) {
 		m := machine.Message{Name: named(stage0, stage1, 1, activation(0))}
 		out := make([]machine.Effect, 0, 64)
 		for range min(64, e.(machine.PeerIs).Incarnation) {
-			out = append(out, machine.Send{Message: m})
+			out = append(out, machine.Send{Message: &m})
 		}
 		return out
 	}, nil)

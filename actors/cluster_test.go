@@ -134,7 +134,7 @@ func TestTwoNodes(t *testing.T) {
 			case machine.Begin:
 				var out []machine.Effect
 				send := func(i int, p machine.Payload) {
-					out = append(out, machine.Send{Message: machine.Message{Name: named(self, peer, 2, activation(i)), Payload: p}})
+					out = append(out, machine.Send{Message: &machine.Message{Name: named(self, peer, 2, activation(i)), Payload: p}})
 					if p != nil {
 						out = append(out, machine.Drop{Payload: p})
 					}
@@ -257,7 +257,7 @@ func TestFourNodesFormAMesh(t *testing.T) {
 			case machine.Begin:
 				for i := range nodes {
 					if to := plan.StageID(i, 0); to != self {
-						out = append(out, machine.Send{Message: machine.Message{Name: named(self, to, 0, activation(0)), Payload: machine.Blob("x")}})
+						out = append(out, machine.Send{Message: &machine.Message{Name: named(self, to, 0, activation(0)), Payload: machine.Blob("x")}})
 					}
 				}
 			case machine.Arrived:

@@ -80,8 +80,8 @@ type memberState struct {
 	missing       []string
 	failures      uint64 // how many of its failures have been told
 	gone          bool
-	// late says that it joined while the run went on; told, that Joined has been told.
-	late, told bool
+	// late says that it joined while the run went on; told, that Joined has been told; asked, that it asked for its number.
+	late, told, asked bool
 }
 
 // Coordinate begins to watch over the run, and lets nodes join. Shutdown ends it.
@@ -190,7 +190,7 @@ func (c *Coordinator) look(now time.Time) {
 		m := c.members[i]
 		silent := lost[i].Round(time.Millisecond)
 		c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, silent))
-		tell = append(tell, c.lose(i, fmt.Sprintf("%v for %s%s", ErrLost, silent, lastSeen(m.actors))))
+		tell = append(tell, c.lose(i, fmt.Sprintf("%v for %s", ErrLost, silent), lastSeen(m.actors)))
 	}
 	if c.options.Deadline > 0 && c.phase == messages.Phase_PHASE_RUNNING {
 		all := c.stats(local)
@@ -304,7 +304,7 @@ func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcom
 		}
 		m = &memberState{
 			session: h.Session, name: name, cores: int(h.Cores), state: messages.State_STATE_JOINED,
-			late: c.phase == messages.Phase_PHASE_RUNNING,
+			late: c.phase == messages.Phase_PHASE_RUNNING, asked: h.Node > 0,
 		}
 		c.members[i] = m
 		c.wake()
@@ -398,7 +398,7 @@ func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) (tell []func())
 		if c.phase != messages.Phase_PHASE_STOPPING {
 			c.give(fmt.Errorf("actors: %s has left: %s", m.name, cause))
 		}
-		tell = append(tell, c.lose(i, cause))
+		tell = append(tell, c.lose(i, cause, ""))
 		c.wake()
 	}
 	return tell

@@ -8,6 +8,8 @@ const receiverBits = 32
 
 func epochOf(sender, receiver int) uint64 { return uint64(sender+1)<<receiverBits | uint64(receiver) }
 
+func senderOf(epoch uint64) int { return int(epoch>>receiverBits) - 1 }
+
 func receiverOf(epoch uint64) int { return int(epoch & (1<<receiverBits - 1)) }
 
 // reset ends the links to and from lives that are over, or that are not on another node any more.

@@ -60,7 +60,7 @@ func (t *transport) question(ctx context.Context, a plan.ActorID) bool {
 	b, err := messages.AppendFrame(nil, readyHeader(t.node.options.Index, a, false), nil)
 	for patience := firstAnswer; err == nil; patience = min(2*patience, lastAnswer) {
 		once, cancel := context.WithTimeout(ctx, patience)
-		m, asked := t.data.RequestWithContext(once, t.subject(a), b)
+		m, asked := t.data.RequestWithContext(once, t.subject(a, 0), b)
 		cancel()
 		if asked == nil {
 			if f, err := messages.DecodeFrame(m.Data); err == nil {

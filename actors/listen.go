@@ -20,7 +20,7 @@ type listener struct {
 // listen takes what comes for an actor of this node. It returns when the node's server knows of it.
 func (t *transport) listen(s *shell) error {
 	l := &listener{shell: s}
-	sub, err := subscribe(t.data, t.subject(s.id), func(m *nats.Msg) {
+	sub, err := subscribe(t.data, t.subject(s.id, s.actor.Incarnation), func(m *nats.Msg) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.deaf {

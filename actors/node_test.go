@@ -66,7 +66,7 @@ func TestCloseNamesWhoDoesNotEnd(t *testing.T) {
 	op := &plan.Op{Kind: plan.Forward, Hi: 2}
 	c.spawn(&fakeMachine{id: stage0, handle: func(e machine.Event) []machine.Effect {
 		if _, ok := e.(machine.Begin); ok {
-			return []machine.Effect{machine.Launch{Op: op}}
+			return []machine.Effect{machine.Launch{Run: &machine.Run{Op: op}}}
 		}
 		return machine.Discard(e)
 	}, wait: func() machine.Wait { return machine.Wait{Op: op.String(), Running: true} }},
@@ -137,7 +137,7 @@ func TestOperationsBehindAFailureDoNotRun(t *testing.T) {
 		case machine.Begin:
 			var out []machine.Effect
 			for i := range 3 {
-				out = append(out, machine.Launch{Index: i, Op: &plan.Op{Kind: plan.Forward, Micro: i}})
+				out = append(out, machine.Launch{Run: &machine.Run{Index: i, Op: &plan.Op{Kind: plan.Forward, Micro: i}}})
 			}
 			return out
 		case machine.Completed:

@@ -68,20 +68,26 @@ func misplaced(format string, args ...any) error {
 	return &messages.FrameError{Kind: "misplaced", Detail: fmt.Sprintf(format, args...)}
 }
 
-// inlet returns the receiving end of the link from an actor of another node to s.
-func (t *transport) inlet(s *shell, from, to string) (*inlet, error) {
+// inlet returns the receiving end of the link from an actor of another node to s; nil for a frame of a life that is
+// over, or for another life than that of s.
+func (t *transport) inlet(s *shell, from, to string, epoch uint64) (*inlet, error) {
 	if plan.ActorID(to) != s.id {
 		return nil, misplaced("it is for %q and came to %s", to, s.id)
 	}
 	e := edge{plan.ActorID(from), s.id}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	l, ok := t.node.directory.get(e.from)
+	sender := senderOf(epoch)
+	switch {
+	case !ok || l.node == t.node.options.Index && sender == l.incarnation:
+		return nil, misplaced("its sender %q is not an actor of another node", from)
+	case sender < l.incarnation || l.node == nowhere && sender == l.incarnation || receiverOf(epoch) != s.actor.Incarnation:
+		t.counts[fencedFrames]++
+		return nil, nil
+	}
 	if in := t.ins[e]; in != nil && in.shell == s {
 		return in, nil
-	}
-	l, ok := t.node.directory.get(e.from)
-	if !ok || l.node == t.node.options.Index && l.incarnation == 0 {
-		return nil, misplaced("its sender %q is not an actor of another node", from)
 	}
 	in := &inlet{edge: e, shell: s}
 	t.ins[e] = in
@@ -89,18 +95,15 @@ func (t *transport) inlet(s *shell, from, to string) (*inlet, error) {
 }
 
 func (t *transport) receiveChunk(s *shell, c *messages.Chunk, data []byte) error {
-	in, err := t.inlet(s, c.Name.From, c.Name.To)
-	if err != nil {
-		return err
-	}
 	if c.Name.Job != t.node.options.Job {
 		return misplaced("it is of job %q, and this is job %q", c.Name.Job, t.node.options.Job)
 	}
 	if c.Epoch>>receiverBits != uint64(c.Name.Incarnation)+1 {
 		return misplaced("epoch %#x of incarnation %d", c.Epoch, c.Name.Incarnation)
 	}
-	if t.fenced(s, in.edge.from, c.Epoch) {
-		return nil
+	in, err := t.inlet(s, c.Name.From, c.Name.To, c.Epoch)
+	if in == nil {
+		return err
 	}
 	if most := t.node.options.MaxMessage; c.Total > uint64(most) {
 		return misplaced("a message of %d bytes; the most is %d", c.Total, most)
@@ -125,18 +128,6 @@ func (t *transport) receiveChunk(s *shell, c *messages.Chunk, data []byte) error
 
 // fencedFrames counts frames to or from lives that are over. They are no trouble: whoever lives has them sent again.
 const fencedFrames = "frames of fenced lives"
-
-// fenced reports whether a frame is of a life that is over, or for one that is not the shell's.
-func (t *transport) fenced(s *shell, from plan.ActorID, epoch uint64) bool {
-	l, _ := t.node.directory.get(from)
-	if epoch>>receiverBits > uint64(l.incarnation) && receiverOf(epoch) == s.actor.Incarnation {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.counts[fencedFrames]++
-	return true
-}
 
 // owe puts an inlet in the writer's way. t.mu is held.
 func (t *transport) owe(in *inlet) {
@@ -255,12 +246,9 @@ func (t *transport) settle(e edge, g grant) ([]machine.Message, error) {
 }
 
 func (t *transport) probed(s *shell, p *messages.Probe) error {
-	in, err := t.inlet(s, p.Edge.From, p.Edge.To)
-	if err != nil {
+	in, err := t.inlet(s, p.Edge.From, p.Edge.To, p.Epoch)
+	if in == nil {
 		return err
-	}
-	if t.fenced(s, in.edge.from, p.Epoch) {
-		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

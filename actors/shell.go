@@ -182,7 +182,7 @@ func (s *shell) handle(e machine.Event) {
 func (s *shell) perform(e machine.Effect) {
 	switch e := e.(type) {
 	case machine.Send:
-		s.send(e.Message)
+		s.send(*e.Message)
 	case machine.Launch:
 		s.launch(e)
 	case machine.Drop:

@@ -41,7 +41,7 @@ func TestLocalMessagesAreHandedOverByReferenceInOrder(t *testing.T) {
 		var out []machine.Effect
 		if _, ok := e.(machine.Begin); ok {
 			for i := range n {
-				out = append(out, machine.Send{Message: machine.Message{Name: named(stage0, stage1, 1, activation(i)), Payload: payload}})
+				out = append(out, machine.Send{Message: &machine.Message{Name: named(stage0, stage1, 1, activation(i)), Payload: payload}})
 			}
 		}
 		return out
@@ -81,7 +81,7 @@ func TestLaunch(t *testing.T) {
 		switch e := e.(type) {
 		case machine.Begin:
 			return []machine.Effect{
-				machine.Launch{Round: plan.Round{Step: 3, Phase: plan.TrainPhase}, Index: 5, Op: op, In: []machine.Payload{p}},
+				machine.Launch{Run: &machine.Run{Round: plan.Round{Step: 3, Phase: plan.TrainPhase}, Index: 5, Op: op, In: []machine.Payload{p}}},
 				machine.Drop{Payload: p},
 			}
 		case machine.Completed:
@@ -118,7 +118,7 @@ func TestLaunch(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	round := plan.Round{Step: 4, Phase: plan.TrainPhase}
-	launch := machine.Launch{Round: round, Op: &plan.Op{Kind: plan.Forward, Lo: 1, Hi: 2, Micro: 3}}
+	launch := machine.Launch{Run: &machine.Run{Round: round, Op: &plan.Op{Kind: plan.Forward, Lo: 1, Hi: 2, Micro: 3}}}
 	relay := func(e machine.Event) []machine.Effect {
 		switch e := e.(type) {
 		case machine.Begin:
@@ -161,7 +161,7 @@ func TestFailures(t *testing.T) {
 		{
 			name: "message to nobody",
 			handle: func(machine.Event) []machine.Effect {
-				return []machine.Effect{machine.Send{Message: machine.Message{Name: named(stage0, "stage.p9.d9", 4, activation(0))}}}
+				return []machine.Effect{machine.Send{Message: &machine.Message{Name: named(stage0, "stage.p9.d9", 4, activation(0))}}}
 			},
 			cause: "no such actor",
 		},
@@ -227,9 +227,9 @@ func TestFinishReportsTheRound(t *testing.T) {
 			name := named(stage0, stage1, 9, plan.Value{Kind: plan.Gradient, Hi: 1})
 			return []machine.Effect{
 				machine.Committed{Round: r},
-				machine.Launch{Round: r, Index: 0, Op: &plan.Op{Kind: plan.Forward}},
-				machine.Send{Message: machine.Message{Name: name, Payload: payload}},
-				machine.Launch{Round: r, Index: 1, Op: &plan.Op{Kind: plan.Finish}},
+				machine.Launch{Run: &machine.Run{Round: r, Index: 0, Op: &plan.Op{Kind: plan.Forward}}},
+				machine.Send{Message: &machine.Message{Name: name, Payload: payload}},
+				machine.Launch{Run: &machine.Run{Round: r, Index: 1, Op: &plan.Op{Kind: plan.Finish}}},
 			}
 		case machine.Completed:
 			if e.Op == 1 {

@@ -72,8 +72,8 @@ func (c *Coordinator) lives(id plan.ActorID, incarnation, node int) (bool, error
 }
 
 // lose gives a node up: its session is fenced, and no node has its actors. It returns what is to be told without
-// c.mu, which is held.
-func (c *Coordinator) lose(i int, cause string) func() {
+// c.mu, which is held. last is what its actors did, for a run that ends by that.
+func (c *Coordinator) lose(i int, cause, last string) func() {
 	m := c.members[i]
 	m.gone = true
 	m.actors = nil
@@ -95,18 +95,18 @@ func (c *Coordinator) lose(i int, cause string) func() {
 			c.options.Lost(i, m.name, cause)
 			return
 		}
-		c.node.failed(machine.Failed{Node: m.name, Cause: cause})
+		c.node.failed(machine.Failed{Node: m.name, Cause: cause + last})
 	}
 }
 
-// Ended says that the process that first joined as a node is known to have ended.
+// Ended says that the process is known to have ended that was to join under a number.
 func (c *Coordinator) Ended(node int, cause error) {
 	c.mu.Lock()
 	tell := func() {}
 	if node > 0 && node < len(c.members) {
-		if m := c.members[node]; m != nil && !m.gone && !m.late {
+		if m := c.members[node]; m != nil && !m.gone && m.asked {
 			c.give(fmt.Errorf("actors: %s has ended: %w", m.name, cause))
-			tell = c.lose(node, cause.Error())
+			tell = c.lose(node, cause.Error(), "")
 		}
 	}
 	c.mu.Unlock()

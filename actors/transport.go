@@ -94,7 +94,11 @@ func token(name string) string {
 	return string(b)
 }
 
-func (t *transport) subject(a plan.ActorID) string { return t.prefix + string(a) }
+// subject is where one life of an actor listens. What is for it does not go to an older one, which may be
+// on a node that does not answer.
+func (t *transport) subject(a plan.ActorID, incarnation int) string {
+	return fmt.Sprintf("%s%s.%d", t.prefix, a, incarnation)
+}
 
 // send queues a message of a local actor. It takes a reference to the payload of its own.
 func (t *transport) send(m machine.Message) error {
@@ -221,7 +225,7 @@ func (t *transport) step(buffer *[]byte) bool {
 		g, ok := in.receiver.grant()
 		t.mu.Unlock()
 		if ok {
-			t.publish(buffer, in.edge.from, acknowledgement(in.edge, g), nil)
+			t.publish(buffer, t.subject(in.edge.from, senderOf(g.epoch)), acknowledgement(in.edge, g), nil)
 		}
 		return true
 	}
@@ -249,12 +253,12 @@ func (t *transport) step(buffer *[]byte) bool {
 	epoch := o.sender.epoch
 	t.mu.Unlock()
 	if c.probe {
-		t.publish(buffer, o.edge.to, probe(o.edge, epoch), nil)
+		t.publish(buffer, t.subject(o.edge.to, receiverOf(epoch)), probe(o.edge, epoch), nil)
 		return true
 	}
 	view, err := bytesOf(p)
 	if err == nil {
-		t.publish(buffer, o.edge.to, chunkHeader(c, epoch), view[c.offset:c.offset+c.bytes])
+		t.publish(buffer, t.subject(o.edge.to, receiverOf(epoch)), chunkHeader(c, epoch), view[c.offset:c.offset+c.bytes])
 	}
 	if p != nil {
 		p.Release()
@@ -263,11 +267,11 @@ func (t *transport) step(buffer *[]byte) bool {
 }
 
 // publish sends a frame. What does not leave is sent again by its link.
-func (t *transport) publish(buffer *[]byte, to plan.ActorID, h *messages.Header, data []byte) {
+func (t *transport) publish(buffer *[]byte, subject string, h *messages.Header, data []byte) {
 	b, err := messages.AppendFrame((*buffer)[:0], h, data)
 	*buffer = b
 	if err == nil {
-		err = t.data.Publish(t.subject(to), b)
+		err = t.data.Publish(subject, b)
 	}
 	if err != nil {
 		t.trouble("publish", err)

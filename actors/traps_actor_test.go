@@ -71,7 +71,7 @@ func TestMessagesOutliveAPanic(t *testing.T) {
 		for i := range n {
 			m := machine.Message{Name: named(stage0, stage1, 1, activation(i)), Payload: tensor(t, held, 100, byte(i))}
 			outbox = append(outbox, m)
-			out = append(out, machine.Send{Message: m})
+			out = append(out, machine.Send{Message: &m})
 		}
 		return out
 	}, nil)
@@ -117,7 +117,7 @@ func TestMailboxesDoNotBlock(t *testing.T) {
 			<-open
 			var out []machine.Effect
 			for i := range n { // to itself
-				out = append(out, machine.Send{Message: machine.Message{Name: named(stage0, stage0, 1, activation(n+i))}})
+				out = append(out, machine.Send{Message: &machine.Message{Name: named(stage0, stage0, 1, activation(n+i))}})
 			}
 			return out
 		case machine.Arrived:

@@ -45,7 +45,7 @@ func TestPausedReceiverLosesNothing(t *testing.T) {
 				p := tensor(t, held, floats, 9)
 				var out []machine.Effect
 				for i := range n {
-					out = append(out, machine.Send{Message: machine.Message{Name: named(stage0, stage1, 1, activation(i)), Payload: p}})
+					out = append(out, machine.Send{Message: &machine.Message{Name: named(stage0, stage1, 1, activation(i)), Payload: p}})
 				}
 				return append(out, machine.Drop{Payload: p})
 			}, nil)
@@ -178,7 +178,7 @@ func TestRouteCutLosesNothing(t *testing.T) {
 				var out []machine.Effect
 				for i := range n {
 					p := tensor(t, held, floats, byte(i))
-					out = append(out, machine.Send{Message: machine.Message{Name: named(self, peer, 1, activation(i)), Payload: p}}, machine.Drop{Payload: p})
+					out = append(out, machine.Send{Message: &machine.Message{Name: named(self, peer, 1, activation(i)), Payload: p}}, machine.Drop{Payload: p})
 				}
 				return out
 			case machine.Arrived:
@@ -259,7 +259,7 @@ func TestNobodyListens(t *testing.T) {
 	s := startServer(t, ServerOptions{})
 	c := newCast(t, Options{Placement: place(stage0, stage1), Server: s})
 	c.play(stage0, discard, nil)
-	if _, err := c.transport.data.Request(c.transport.subject(stage1), nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := c.transport.data.Request(c.transport.subject(stage1, 0), nil, patience); !errors.Is(err, nats.ErrNoResponders) {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -271,7 +271,7 @@ func TestRandomBytesOnASubject(t *testing.T) {
 		if node == 0 {
 			c.play(plan.Trainer, discard, nil)
 			c.play(stage0, func(machine.Event) []machine.Effect {
-				return []machine.Effect{machine.Send{Message: machine.Message{Name: named(stage0, stage1, 1, activation(0)), Payload: machine.Blob("x")}}}
+				return []machine.Effect{machine.Send{Message: &machine.Message{Name: named(stage0, stage1, 1, activation(0)), Payload: machine.Blob("x")}}}
 			}, nil)
 			return
 		}
@@ -286,7 +286,7 @@ func TestRandomBytesOnASubject(t *testing.T) {
 	for i := range n {
 		fill(garbage, byte(i))
 		garbage[0] = 0xee // no version of frames
-		if err := stranger.data.Publish(stranger.subject(stage1), garbage[:10*i]); err != nil {
+		if err := stranger.data.Publish(stranger.subject(stage1, 0), garbage[:10*i]); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ type part struct {
 	runs    []run
 	weights device.Slice
 	moments []device.Slice
-	held    held
+	next    next
 }
 
 // run is a range of elements of a part, counted from its start, that belong to one parameter.

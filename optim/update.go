@@ -13,32 +13,47 @@ import (
 // Skip is the Verdict of a step that commits without an update. Every other one is the factor that clips the gradient.
 const Skip = -1.0
 
-// held is what the update of a part in a step is made of.
-type held struct {
+// next is what becomes of a part when the step has committed: at a shard weights and moments, at a mirror the
+// gradient to make them of. With skip it stays as it is. Nobody needs the weights of a mirror before.
+type next struct {
+	skip     bool
+	weights  device.Slice
+	moments  []device.Slice
 	gradient device.Slice
 	scale    float64
 }
 
-// keep takes a reference to a gradient.
-func (p *part) keep(g device.Slice, scale float64) {
-	g.Retain()
-	p.drop()
-	p.held = held{g, scale}
-}
-
+// drop gives back what a part would have become.
 func (p *part) drop() {
-	if !p.held.gradient.IsZero() {
-		p.held.gradient.Release()
+	for _, s := range p.next.moments {
+		s.Release()
 	}
-	p.held = held{}
+	for _, s := range []device.Slice{p.next.weights, p.next.gradient} {
+		if !s.IsZero() {
+			s.Release()
+		}
+	}
+	p.next = next{moments: p.next.moments[:0]}
 }
 
-// scratchMost is the most elements of a part whose moments are made at once beside the old ones. It is a
-// multiple of plan.NormBlock, so that a cut lies where cuts of shards may lie too.
-const scratchMost = 64 * plan.NormBlock
+// make allocates what a part becomes.
+func (x *Executor) make(p *part) error {
+	var err error
+	if p.next.weights, err = x.alloc(device.Parameters, device.F32, p.Range.Len()); err != nil {
+		return err
+	}
+	for range x.rule.Moments {
+		m, err := x.alloc(device.Optimizer, device.F32, p.Range.Len())
+		if err != nil {
+			return err
+		}
+		p.next.moments = append(p.next.moments, m)
+	}
+	return nil
+}
 
-// update publishes the weights of the next step. The state stays as it is until the step has
-// committed, since whoever restarts in this step needs it; advance makes the moments.
+// update publishes the weights of the next step. The state stays as it is until the step has committed, since
+// whoever restarts in this step needs it; advance puts the next one in its place.
 func (x *Executor) update(k device.Kernels, round plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
 	if err := x.at(round.Step); err != nil {
 		return nil, err
@@ -47,27 +62,21 @@ func (x *Executor) update(k device.Kernels, round plan.Round, op *plan.Op, in []
 	if err != nil {
 		return nil, err
 	}
-	p, err := x.take(op.Reads[0], in[0], scale)
+	p, g, err := x.reduced(op.Reads[0], in[0])
 	if err != nil {
 		return nil, err
 	}
-	if scale < 0 {
+	p.drop()
+	if p.next.skip = scale < 0; p.next.skip {
 		return x.publish(op)
 	}
-	next, err := x.alloc(device.Parameters, device.F32, p.Range.Len())
-	if err != nil {
+	if err := x.make(p); err != nil {
 		return nil, err
 	}
-	n := min(p.Range.Len(), scratchMost)
-	scratch, err := x.alloc(device.Workspace, device.F32, n*x.rule.Moments)
-	if err != nil {
-		next.Release()
-		return nil, err
-	}
-	x.apply(k, round.Step, p, next, scratch)
-	scratch.Release()
+	x.apply(k, round.Step, p, p.next.weights, p.next.moments, g, scale)
+	p.next.weights.Retain()
 	out := x.outs.Of(op)
-	out.Tensor(0, next)
+	out.Tensor(0, p.next.weights)
 	return out.List(), nil
 }
 
@@ -82,9 +91,13 @@ func (x *Executor) hold(k device.Kernels, round plan.Round, op *plan.Op, in []ma
 		return nil, err
 	}
 	for i, v := range op.Reads[:last] {
-		if _, err := x.take(v, in[i], scale); err != nil {
+		p, g, err := x.reduced(v, in[i])
+		if err != nil {
 			return nil, err
 		}
+		p.drop()
+		g.Retain()
+		p.next.gradient, p.next.scale, p.next.skip = g, scale, scale < 0
 	}
 	return nil, nil
 }
@@ -107,22 +120,18 @@ func (x *Executor) verdict(k device.Kernels, v plan.Value, in machine.Payload) (
 	return math.Float64frombits(binary.LittleEndian.Uint64(x.scale[:])), nil
 }
 
-// take keeps the gradient of a part.
-func (x *Executor) take(v plan.Value, in machine.Payload, scale float64) (*part, error) {
+// reduced is the gradient of a part.
+func (x *Executor) reduced(v plan.Value, in machine.Payload) (*part, device.Slice, error) {
 	p, err := x.shard.part(v.Index)
 	if err != nil {
-		return nil, err
+		return nil, device.Slice{}, err
 	}
 	g, err := machine.TensorOf(v, in, device.F32, p.Range.Len())
-	if err != nil {
-		return nil, err
-	}
-	p.keep(g, scale)
-	return p, nil
+	return p, g, err
 }
 
 // advance brings the state to the step of the round. Once a step has committed, nobody needs the state
-// before it: weights are still written to new memory, because those of the old are published, and moments in place.
+// before it. A mirror writes weights to new memory, because the old ones are published, and moments in place.
 func (x *Executor) advance(k device.Kernels, round plan.Round, op *plan.Op) ([]machine.Payload, error) {
 	if x.step != round.Step {
 		if err := x.at(round.Step - 1); err != nil {
@@ -139,50 +148,47 @@ func (x *Executor) advance(k device.Kernels, round plan.Round, op *plan.Op) ([]m
 }
 
 func (x *Executor) commit(k device.Kernels, p *part) error {
-	if p.held.gradient.IsZero() {
-		return fmt.Errorf("bucket %d has no gradient of step %d", p.Bucket, x.step)
-	}
-	if p.held.scale >= 0 {
-		next, err := x.alloc(device.Parameters, device.F32, p.Range.Len())
+	n := &p.next
+	switch {
+	case n.skip:
+	case !n.weights.IsZero():
+		p.weights, n.weights = n.weights, p.weights
+		p.moments, n.moments = n.moments, p.moments
+	case !n.gradient.IsZero():
+		w, err := x.alloc(device.Parameters, device.F32, p.Range.Len())
 		if err != nil {
 			return err
 		}
-		x.apply(k, x.step, p, next, device.Slice{})
-		p.weights.Release()
-		p.weights = next
+		x.apply(k, x.step, p, w, p.moments, n.gradient, n.scale)
+		p.weights, n.weights = w, p.weights
+	default:
+		return fmt.Errorf("bucket %d has no update of step %d", p.Bucket, x.step)
 	}
 	p.drop()
 	return nil
 }
 
-// apply writes the weights that follow, and the moments: in place, or to scratch, whose contents do not matter.
-func (x *Executor) apply(k device.Kernels, step int64, p *part, next, scratch device.Slice) {
+// apply writes the weights and moments that follow on those of a part.
+func (x *Executor) apply(k device.Kernels, step int64, p *part, weights device.Slice, moments []device.Slice, gradient device.Slice, scale float64) {
 	b := x.plan.Model.Buckets()[p.Bucket]
 	o := x.plan.Job.Train.Optimizer
 	for _, r := range p.runs {
-		for lo := r.Lo; lo < r.Hi; lo += scratchMost {
-			n := min(r.Hi-lo, scratchMost)
-			s := Step{
-				Next: next.Sub(lo, n), Weights: p.weights.Sub(lo, n), Gradient: p.held.gradient.Sub(lo, n),
-				Rate:      LearningRate(x.plan.Job.Train, step),
-				Scale:     p.held.scale,
-				Number:    int(step) + 1,
-				Optimizer: o,
-			}
-			if b.Params[r.param].Decay {
-				s.Decay = o.WeightDecay
-			}
-			x.moments, x.nextMoments = x.moments[:0], x.nextMoments[:0]
-			for i, m := range p.moments {
-				m = m.Sub(lo, n)
-				x.moments = append(x.moments, m)
-				if !scratch.IsZero() {
-					m = scratch.Sub(i*n, n)
-				}
-				x.nextMoments = append(x.nextMoments, m)
-			}
-			s.Moments, s.NextMoments = x.moments, x.nextMoments
-			x.rule.Step(k, s)
+		s := Step{
+			Next: weights.Sub(r.Lo, r.Len()), Weights: p.weights.Sub(r.Lo, r.Len()), Gradient: gradient.Sub(r.Lo, r.Len()),
+			Rate:      LearningRate(x.plan.Job.Train, step),
+			Scale:     scale,
+			Number:    int(step) + 1,
+			Optimizer: o,
 		}
+		if b.Params[r.param].Decay {
+			s.Decay = o.WeightDecay
+		}
+		x.moments, x.nextMoments = x.moments[:0], x.nextMoments[:0]
+		for i, m := range p.moments {
+			x.moments = append(x.moments, m.Sub(r.Lo, r.Len()))
+			x.nextMoments = append(x.nextMoments, moments[i].Sub(r.Lo, r.Len()))
+		}
+		s.Moments, s.NextMoments = x.moments, x.nextMoments
+		x.rule.Step(k, s)
 	}
 }

@@ -75,8 +75,8 @@ type memory struct {
 	// saved and stashed are what a micro-batch keeps between F, B and W at a stage.
 	saved, stashed map[int][]*buffer
 	outbox         []*buffer
-	// held is what a shard or mirror keeps from an update to the commit. Advance ends it.
-	held []*buffer
+	// next is the next state of a shard, and held the gradients of a mirror, from the update to the commit.
+	next, held []*buffer
 }
 
 // measure follows the program of actor i, whose account goes from phase to phase with what lasts.

@@ -27,14 +27,11 @@ func (m *memory) run(op *Op) {
 	case Reduce:
 		m.values[op.Writes[0]] = m.reduce(op)
 	case Update:
-		// New weights are written beside the old ones.
+		// The next state is made beside the old one.
 		_, d, _ := m.actor.Rank()
-		n := int64(m.pl.Buckets[op.Bucket].Pieces[d].Len())
-		m.values[op.Writes[0]] = m.alloc(parameterBytes, elementBytes*n)
-		scratch := elementBytes * min(n, scratchMost) * m.moments()
-		m.take(workBytes, scratch)
-		m.take(workBytes, -scratch)
-		m.hold(op)
+		n := elementBytes * int64(m.pl.Buckets[op.Bucket].Pieces[d].Len())
+		m.values[op.Writes[0]] = m.alloc(parameterBytes, n)
+		m.next = append(m.next, m.values[op.Writes[0]].retain(), m.alloc(optimizerBytes, n*m.moments()))
 	case Hold:
 		m.hold(op)
 	case Feed, SquareNorm, Decide, Collect:
@@ -44,12 +41,10 @@ func (m *memory) run(op *Op) {
 	}
 }
 
-// scratchMost is the most elements whose moments an update makes beside the old ones.
-const scratchMost = 64 * NormBlock
-
-// advance charges what the first operation of the next step does: new weights of one part after the other beside
-// the old ones. What was held ends with it.
+// advance charges what the first operation of the next step does. A shard puts the next state in the place of
+// the old one. A mirror makes it: new weights of one part after the other beside the old ones.
 func (m *memory) advance() {
+	release(m.next)
 	p, d, _ := m.actor.Rank()
 	for i, b := range m.held {
 		n := elementBytes * int64(m.pl.Parts(p, d)[i].Range.Len())

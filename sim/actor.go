@@ -73,11 +73,11 @@ func (w *world) perform(a *actor, effects []machine.Effect) {
 	for i, e := range effects {
 		switch e := e.(type) {
 		case machine.Send:
-			if w.cluster != nil && w.cluster.sends(a, e.Message) {
+			if w.cluster != nil && w.cluster.sends(a, *e.Message) {
 				release(effects[i:])
 				return
 			}
-			w.send(a, e.Message)
+			w.send(a, *e.Message)
 		case machine.Launch, machine.Drop:
 			a.items = append(a.items, e)
 		case machine.Refused:

@@ -11,7 +11,10 @@ import (
 	"github.com/troupe-train/troupe/supervisor"
 )
 
-var schedules = flag.Uint64("schedules", 60, "how many random schedules TestChaos runs, with kernels and with stubs each")
+var (
+	schedules = flag.Uint64("schedules", 60, "how many random schedules TestChaos runs, with kernels and with stubs each")
+	first     = flag.Uint64("first", 0, "the first of the schedules of TestChaos")
+)
 
 // newBench is a bench of pipeline 3 and data 2 on some nodes.
 func newBench(t testing.TB, c sim.BenchConfig, workers int, set ...string) *sim.Bench {
@@ -49,7 +52,7 @@ func TestChaos(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Nodes: 5, Stubs: stubs}, 3)
 			struck, restarts, resumes := 0, 0, 0
-			for seed := range *schedules {
+			for seed := *first; seed < *first+*schedules; seed++ {
 				o := b.Chaos(seed)
 				if o.Violation != nil {
 					t.Fatalf("%v\nshrunk:\n%s", o.Violation, b.Shrink(o))
@@ -73,5 +76,28 @@ func TestOneKill(t *testing.T) {
 		if o.Violation != nil || o.Struck != 1 || o.Restarts != 1 || o.Lives[id] != 1 || o.Resumes != 0 {
 			t.Errorf("%s: %s", id, o)
 		}
+	}
+}
+
+// TestPlants: three mistakes that the recovery could have, each found within 1,000 random schedules, and shrunk to
+// one of a few faults.
+func TestPlants(t *testing.T) {
+	for name, plant := range map[string]sim.Plant{"no fencing": sim.NoFencing, "outbox dropped early": sim.EarlyTrim, "key forgotten": sim.ForgottenKey} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Nodes: 5, Stubs: true, Plant: plant}, 3)
+			for seed := range uint64(1000) {
+				o := b.Chaos(seed)
+				if o.Violation == nil {
+					continue
+				}
+				small := b.Shrink(o)
+				if small.Violation == nil || len(small.Faults) > len(o.Faults) || len(small.Faults) > 2 {
+					t.Errorf("%d faults are shrunk to %s", len(o.Faults), small)
+				}
+				t.Logf("found with seed %d: %d faults, shrunk to %d: %v\n%s", seed, len(o.Faults), len(small.Faults), small.Violation, fault.Format(small.Faults))
+				return
+			}
+			t.Error("1000 schedules do not find it")
+		})
 	}
 }

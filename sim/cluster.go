@@ -21,6 +21,8 @@ type cluster struct {
 	open plan.Round
 	// clock is what has been added to the clock of the root.
 	clock time.Duration
+	// taken are the messages that have come, for the mistake EarlyTrim.
+	taken map[machine.Name]bool
 	// woken is the time for which a Tick is due.
 	woken time.Time
 }

@@ -110,7 +110,11 @@ func (w *world) handle(m moment) {
 		release(machine.Discard(m.event))
 		return
 	}
-	w.perform(a, a.Machine.Handle(m.event))
+	effects := a.Machine.Handle(m.event)
+	if w.cluster != nil && w.cluster.Plant == EarlyTrim {
+		effects = w.cluster.trim(m.event, effects)
+	}
+	w.perform(a, effects)
 	w.pump(a)
 }
 

@@ -210,6 +210,26 @@ func (c *cluster) route(m *moment, a *actor) (*actor, time.Duration) {
 	return a, 0
 }
 
+// trim is the mistake EarlyTrim: what is sent again to a new life is left out when the life before had taken it.
+func (c *cluster) trim(e machine.Event, effects []machine.Effect) []machine.Effect {
+	switch e := e.(type) {
+	case machine.Arrived:
+		if c.taken == nil {
+			c.taken = map[machine.Name]bool{}
+		}
+		c.taken[e.Message.Name] = true
+	case machine.PeerIs:
+		var rest []machine.Effect
+		for _, x := range effects {
+			if s, ok := x.(machine.Send); !ok || !c.taken[s.Message.Name] || s.Message.Name.To != e.Peer {
+				rest = append(rest, x)
+			}
+		}
+		return rest
+	}
+	return effects
+}
+
 // across finds who gets a message for an actor that is on the other side of the network: an older life
 // of it on the sender's side, or nobody until the two sides are one again.
 func (c *cluster) across(m *moment, a *actor) *actor {

@@ -103,7 +103,7 @@ func TestCalls(t *testing.T) {
 			}
 		}
 		err := b.do(func(k device.Kernels) error {
-			out, err := machine.Launch{Round: c.round, Op: op, In: in}.Perform(k, r.x)
+			out, err := machine.Launch{Run: &machine.Run{Round: c.round, Op: op, In: in}}.Perform(k, r.x)
 			for _, o := range out {
 				if o != nil {
 					o.Release()

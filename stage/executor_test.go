@@ -65,7 +65,7 @@ func (r *rig) op(ph plan.Phase, kind plan.OpKind, n int) *plan.Op {
 func (r *rig) run(ph plan.Phase, op *plan.Op, in ...machine.Payload) (out []machine.Payload, err error) {
 	done := make(chan error, 1)
 	r.stream.Do(func(k device.Kernels) (err error) {
-		out, err = machine.Launch{Round: plan.Round{Phase: ph}, Op: op, In: in}.Perform(k, r.x)
+		out, err = machine.Launch{Run: &machine.Run{Round: plan.Round{Phase: ph}, Op: op, In: in}}.Perform(k, r.x)
 		return err
 	}, func(err error) { done <- err })
 	return out, <-done

@@ -82,7 +82,7 @@ func TestOperationsTakeNoHeap(t *testing.T) {
 	err := r.do(func(k device.Kernels) error {
 		var failed error
 		perform := func(s step) []machine.Payload {
-			out, err := machine.Launch{Round: round, Op: s.op, In: s.in}.Perform(k, r.x)
+			out, err := machine.Launch{Run: &machine.Run{Round: round, Op: s.op, In: s.in}}.Perform(k, r.x)
 			if err != nil {
 				failed = err
 			}

@@ -15,7 +15,7 @@ import (
 )
 
 // injector lets faults strike the actors, messages and processes of one node. What has struck does not strike again in a
-// later life or attempt.
+// later life; a process that is started anew counts anew.
 type injector struct {
 	node int
 	host HostFaults

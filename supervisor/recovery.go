@@ -168,7 +168,9 @@ type life struct {
 	same        int
 	due         time.Time // of a restart that waits
 	reason      string
+	why         string    // of a planned move
 	settled     time.Time // when it was last moved because it was slow
+	fleeing     bool      // it is to move because it is slow
 }
 
 type lifeState uint8
@@ -280,11 +282,23 @@ func (r *Recovery) Handle(now time.Time, e RecoveryEvent) []Decision {
 		if l := r.byID[e.Actor]; l != nil && l.incarnation == e.Incarnation && l.state == catching {
 			l.restored = true
 		}
+	case Opened:
+		// A life that is held for lost may still have helped to end a round: what could be made anew in that one,
+		// as in Init, may be lost in this one.
+		if l, source := r.irrecoverable(); l != nil {
+			out = r.escalate(&machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Round: e.Round, Cause: l.reason},
+				fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source))
+		}
 	case Slow:
 		out = r.slow(e)
 	}
 	if r.over {
 		return out
+	}
+	// What needed no source in Init may need one now: a round has begun while actors were down.
+	if l, source := r.irrecoverable(); l != nil {
+		f := machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Round: plan.Round{Step: r.committed, Phase: r.phase}, Cause: l.reason}
+		return append(out, r.escalate(&f, fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source))...)
 	}
 	return append(out, r.due()...)
 }
@@ -406,14 +420,15 @@ func (r *Recovery) nodeLost(e NodeLost) []Decision {
 		return nil
 	}
 	h.alive, h.failures = false, nil
-	f := machine.Failed{Node: fmt.Sprintf("node %d", e.Node), Cause: e.Cause}
+	f := machine.Failed{Node: fmt.Sprintf("node %d", e.Node), Round: plan.Round{Step: r.committed, Phase: r.phase}, Cause: e.Cause}
+	short, _, _ := strings.Cut(e.Cause, ";")
 	var lost []*life
 	for _, l := range r.lives {
 		if l.Node != e.Node {
 			continue
 		}
 		if l.state == living || l.state == catching {
-			r.down(l, fmt.Sprintf("node %d is lost: %s", e.Node, e.Cause))
+			r.down(l, fmt.Sprintf("node %d is lost: %s", e.Node, short))
 			lost = append(lost, l)
 		}
 	}
@@ -421,7 +436,7 @@ func (r *Recovery) nodeLost(e NodeLost) []Decision {
 	if len(lost) == 0 {
 		return []Decision{Noted{fmt.Sprintf("node %d is lost, and had no actors: %s", e.Node, e.Cause)}}
 	}
-	return r.exhausted(&f, lost...)
+	return append([]Decision{Noted{fmt.Sprintf("node %d is lost, with %d of the actors: %s", e.Node, len(lost), e.Cause)}}, r.exhausted(&f, lost...)...)
 }
 
 // nodeJoined uses a node: for actors without one, and for those that were packed onto other nodes.
@@ -436,12 +451,12 @@ func (r *Recovery) nodeJoined(node int) []Decision {
 		case l.state == stranded:
 			l.state, l.due = waiting, r.now
 		case l.Node != l.home && r.crowded(l) && !slices.Contains(r.planned, l):
-			l.reason = fmt.Sprintf("node %d has joined, and %s was packed onto node %d", node, l.Actor, l.Node)
+			l.why = fmt.Sprintf("node %d has joined, and %s was packed onto node %d", node, l.Actor, l.Node)
 			r.planned = append(r.planned, l)
 			back++
 		}
 	}
-	return []Decision{Noted{fmt.Sprintf("node %d has joined; %d actors are to move to it", node, back)}}
+	return []Decision{Noted{fmt.Sprintf("node %d has joined; %d actors that were packed onto other nodes may move", node, back)}}
 }
 
 // slow moves an actor, unless it was moved for that not long ago: two nodes of equal speed must not
@@ -457,7 +472,7 @@ func (r *Recovery) slow(e Slow) []Decision {
 	if !r.another(l.Node) {
 		return []Decision{Noted{fmt.Sprintf("%s stays where it is: there is no other node (%s)", e.Actor, e.Reason)}}
 	}
-	l.settled, l.reason = r.now, e.Reason
+	l.settled, l.fleeing, l.why = r.now, true, e.Reason
 	r.nodes[l.Node].avoid = r.now.Add(r.limits.Window)
 	r.planned = append(r.planned, l)
 	return nil
@@ -503,13 +518,28 @@ func (r *Recovery) move() []Decision {
 			later = append(later, l)
 			continue
 		}
-		if to, ok := r.choose(l, true); ok && to != l.Node {
-			moving[l.Actor] = true
+		if to, ok := r.better(l); ok {
+			moving[l.Actor], l.reason = true, l.why
 			out = append(out, r.begin(l, to, true))
 		}
+		l.fleeing = false
 	}
 	r.planned = later
 	return out
+}
+
+// better is the node that an actor moves to, if that is worth it: its home; or another one that has no more to do with
+// it than its own has without it. Moves for less would go on for ever. An actor that flees a slow node takes any.
+func (r *Recovery) better(l *life) (int, bool) {
+	if h := r.nodes[l.home]; !l.fleeing && l.home != l.Node && h != nil && h.alive && !r.now.Before(h.avoid) && !r.holdsPartner(l.home, l) {
+		return l.home, true
+	}
+	to, ok := r.choose(l, true)
+	if !ok || to == l.Node {
+		return 0, false
+	}
+	relieved := r.holdsPartner(l.Node, l) && !r.holdsPartner(to, l)
+	return to, l.fleeing || relieved || r.load(to, l)+l.Bytes <= r.load(l.Node, l)
 }
 
 // tied reports whether an actor that moves is a source of l, or l of it.

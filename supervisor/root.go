@@ -82,7 +82,7 @@ func (o *root) observer() actors.Observer {
 
 // watch hears the other nodes for the root.
 func (o *root) watch(c *actors.Coordination) {
-	c.Lost = func(node int, name, cause string) { o.inbox.add(NodeLost{node, fmt.Sprintf("%s: %s", name, cause)}) }
+	c.Lost = func(node int, _, cause string) { o.inbox.add(NodeLost{node, cause}) }
 	c.Joined = func(node int, _ string) { o.inbox.add(NodeJoined{node}) }
 	c.Opened = func(a plan.ActorID, incarnation int, r plan.Round) { o.inbox.add(began{a, incarnation, r}) }
 }

@@ -27,6 +27,9 @@ type streak struct {
 	told        bool
 }
 
+// slowLeast is the least time of a step that says something of a node's speed, and not of its luck.
+const slowLeast = 5 * time.Millisecond
+
 // Measured is what a stage did in a step.
 type Measured struct {
 	Incarnation int
@@ -52,7 +55,7 @@ func (w *SlowWatch) Step(stages map[plan.ActorID]Measured) []Slow {
 	}
 	rates := map[plan.ActorID]float64{}
 	for id, m := range stages {
-		if f := w.flops[id]; f > 0 && m.Compute > 0 {
+		if f := w.flops[id]; f > 0 && m.Compute >= slowLeast {
 			rates[id] = m.Compute.Seconds() / f
 		}
 	}

@@ -195,7 +195,7 @@ func (t *Trainer) begin() []machine.Effect {
 }
 
 func (t *Trainer) start(a plan.ActorID, r plan.Round) machine.Effect {
-	return machine.Send{Message: machine.Message{Name: machine.Name{
+	return machine.Send{Message: &machine.Message{Name: machine.Name{
 		Job: t.job, Round: r, Incarnation: t.incarnation, From: plan.Trainer, To: a, Value: plan.Value{Kind: plan.Start, Piece: -1},
 	}}}
 }

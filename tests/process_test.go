@@ -60,6 +60,12 @@ type process struct {
 // start starts a command of the repository. Processes are for long tests.
 func start(t testing.TB, name string, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, name, args...)
+}
+
+// startWith is start with more variables.
+func startWith(t testing.TB, variables []string, name string, args ...string) *process {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
@@ -69,6 +75,7 @@ func start(t testing.TB, name string, args ...string) *process {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, filepath.Join(dir, name), args...), lines: make(chan string, 10000)}
+	p.cmd.Env = append(os.Environ(), variables...)
 	p.cmd.Stdout = &p.out
 	p.cmd.WaitDelay = time.Second
 	stderr, err := p.cmd.StderrPipe()
@@ -103,7 +110,7 @@ func (p *process) await(parts ...string) string {
 			return line
 		}
 	}
-	p.t.Fatalf("%s ended, or took more than %s, without a line with %q; it said\n%s", p.cmd, patience, parts, strings.Join(p.said, "\n"))
+	p.t.Fatalf("%s ended, or took more than %s, without a line with %q; it said\n%s", p.cmd, patience, parts, p.tail())
 	return ""
 }
 
@@ -141,7 +148,7 @@ func (p *process) signal(s os.Signal) {
 func (p *process) result() *supervisor.Result {
 	p.t.Helper()
 	if code := p.end(); code != 0 {
-		p.t.Fatalf("%s: exit status %d\n%s", p.cmd, code, strings.Join(p.said, "\n"))
+		p.t.Fatalf("%s: exit status %d\n%s", p.cmd, code, p.tail())
 	}
 	r := new(supervisor.Result)
 	if err := json.Unmarshal(p.last(), r); err != nil {
@@ -171,8 +178,13 @@ func (p *process) fails(code int, parts ...string) {
 		}
 	}
 	if len(errs) != 1 || errs[0] != last || !has(last, parts...) {
-		p.t.Errorf("%s: want one line with %q at the end; it says\n%s", p.cmd, parts, strings.Join(p.said, "\n"))
+		p.t.Errorf("%s: want one line with %q at the end; it says\n%s", p.cmd, parts, p.tail())
 	}
+}
+
+// tail is the end of what the process said.
+func (p *process) tail() string {
+	return strings.Join(p.said[max(0, len(p.said)-30):], "\n")
 }
 
 // jobFile writes the small job to a file, with keys set.

@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the generated files anew instead of comparing them")
 
-// smallJob is a GPT of 7 layers, embedding and head included, that trains 20 steps in a blink. A batch is five micro-batches.
+// smallJob is a GPT of 7 layers, embedding and head included, that trains 20 steps in a blink. A batch is five micro-batches. Its nodes may be
+// silent for long, as tests run on machines that have much else to do.
 const smallJob = `
 name: small
 model:  {kind: gpt, layers: 5, width: 16, heads: 2, context: 8, vocab: bytes}
@@ -29,6 +30,7 @@ train:
   threads: 1
   optimizer: {kind: adamw, lr: 5e-3, warmup: 3, decay: cosine, weight_decay: 0.1, clip: 1.0}
   evaluate: {every: 10, batch: 6}
+supervisor: {suspect: 25}
 `
 
 // smallLayers are its layers.

@@ -120,7 +120,7 @@ func (w *Walker) walkOf(r plan.Round, p *path) (*walk, string) {
 		*early = nil
 	}
 	if *early == nil {
-		*early = newWalk(r, p)
+		*early = w.walk(r)
 	}
 	if (*early).round != r {
 		return nil, fmt.Sprintf("messages of %s came early before it, and no more than one round is kept", (*early).round)
@@ -145,7 +145,8 @@ func (w *Walker) start(name Name) string {
 		w.counts.Duplicates++
 	case w.mustWait(r):
 		if w.pending == nil || w.pending.Before(r) {
-			w.pending = &r
+			later := r
+			w.pending = &later
 		}
 	default:
 		reason := w.whyNotOpen(r)

@@ -125,13 +125,15 @@ func (Interrupt) event() {}
 // Effect is what a machine wants done. The shell performs effects in order.
 type Effect interface{ effect() }
 
-// Send sends a message. The machine keeps its own reference to the payload (outbox) until the
-// commit; the shell retains it for as long as it needs it.
-type Send struct{ Message Message }
+// Send sends a message, which the shell copies. The machine keeps its own reference to the payload (outbox)
+// until the commit; the shell retains it for as long as it needs it.
+type Send struct{ *Message }
 
-// Launch runs an operation on the actor's stream. In are the payloads of Op.Reads in order; they
-// stay valid until the Completed. Launches run in the order in which they were given.
-type Launch struct {
+// Launch runs an operation on the actor's stream. Launches run in the order in which they were given.
+type Launch struct{ *Run }
+
+// Run is what a Launch runs. In are the payloads of Op.Reads in order. It stays valid until the Completed.
+type Run struct {
 	Round plan.Round
 	Index int
 	Op    *plan.Op
@@ -208,6 +210,7 @@ func (c *Corruption) Error() string {
 // The same events in the same order give the same effects.
 type Machine interface {
 	ID() plan.ActorID
+	// Handle is one step. The effects are good until the next one.
 	Handle(Event) []Effect
 	// Waiting describes what the machine waits for now.
 	Waiting() Wait

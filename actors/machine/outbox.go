@@ -13,18 +13,29 @@ type viewer interface{ View(lo, n int) Payload }
 func (w *Walker) post(i int) {
 	n := w.now
 	op := &n.path.ops[i]
-	m := Message{Name: w.name(op), Payload: n.slots[n.path.reads[i][0]].payload}
+	m := w.put(i, n.slots[n.path.reads[i][0]].payload)
 	if part, whole := w.plan.Part(op); !whole {
 		// A shard is sent its piece of the vector: a view, no copy.
-		m.Payload = m.Payload.(viewer).View(part.Lo, part.Len())
+		if t, ok := m.Payload.(Tensor); ok {
+			m.Payload = again(&m.views, t.Sub(part.Lo, part.Len()))
+		} else {
+			m.Payload = m.Payload.(viewer).View(part.Lo, part.Len())
+		}
 	}
 	if m.Payload != nil {
 		m.Payload.Retain()
 	}
-	w.outbox = append(w.outbox, m)
 	if op.Kind == plan.Send || w.wanted(op.Peer) {
-		w.emit(Send{m})
+		w.emit(Send{&m.Message})
 	}
+}
+
+// put puts the message of an operation into the outbox.
+func (w *Walker) put(i int, p Payload) *post {
+	m := &w.now.posts[w.now.path.post[i]]
+	m.Message = Message{Name: w.name(&w.now.path.ops[i]), Payload: p}
+	w.outbox = append(w.outbox, m)
+	return m
 }
 
 // name is that of the message of a Send or Offer. What is offered belongs to the Recover of the step.
@@ -59,14 +70,13 @@ func (w *Walker) makeOffer(i int) {
 	}
 	n.offering[i] = true
 	n.launched = append(n.launched, i)
-	w.emit(Launch{Round: n.round, Index: i, Op: &n.path.ops[i]})
+	n.runs[i].Round = n.round
+	w.emit(Launch{&n.runs[i]})
 }
 
 // offered sends what an Offer has made.
 func (w *Walker) offered(i int, p Payload) {
-	m := Message{Name: w.name(&w.now.path.ops[i]), Payload: p}
-	w.outbox = append(w.outbox, m)
-	w.emit(Send{m})
+	w.emit(Send{&w.put(i, p).Message})
 }
 
 // peerIs takes note of a peer's life. One that begins in the round that is open is sent again all that it was sent.
@@ -86,7 +96,7 @@ func (w *Walker) peerIs(e PeerIs) {
 	}
 	for _, m := range w.outbox {
 		if m.Name.To == e.Peer {
-			w.emit(Send{m})
+			w.emit(Send{&m.Message})
 		}
 	}
 	rest := w.now.offers[:0]
@@ -115,9 +125,9 @@ func (w *Walker) self(e PeerIs) {
 // commit trims the outbox.
 func (w *Walker) commit() {
 	for _, m := range w.outbox {
-		w.drop(m.Payload)
+		w.dropAgain(&m.drop, m.Payload)
 	}
-	w.outbox = nil
+	w.outbox = w.outbox[:0]
 }
 
 // Forget takes back the report of an actor that begins a new life, so that the round cannot end

@@ -16,6 +16,9 @@ type path struct {
 	// from is the actor that owes the value of a slot; empty for a value that the actor makes itself.
 	from []plan.ActorID
 	slot map[plan.Value]int32
+	// post numbers the operations that put a message into the outbox, of which there are posts.
+	post  []int32
+	posts int
 }
 
 // newPath panics on a program that reads or frees what nothing writes, or writes a value twice:
@@ -33,10 +36,15 @@ func newPath(p *plan.Program) *path {
 		writes: make([][]int32, len(p.Ops)),
 		frees:  make([][]int32, len(p.Ops)),
 		slot:   make(map[plan.Value]int32, n),
+		post:   make([]int32, len(p.Ops)),
 	}
 	for i := range p.Ops {
 		op := &p.Ops[i]
 		t.reads[i] = t.slots(p, op, "reads", op.Reads)
+		if op.Kind == plan.Send || op.Kind == plan.Offer {
+			t.post[i] = int32(t.posts)
+			t.posts++
+		}
 		for _, v := range op.Writes {
 			if _, ok := t.slot[v]; ok {
 				panic(fmt.Sprintf("machine: %s program of %s: %s writes %s a second time", p.Phase, p.Actor, op, v))
@@ -115,10 +123,46 @@ type walk struct {
 	deferred []int
 	offers   []int
 	offering map[int]bool
+
+	// What effects point at, and payloads and effects that come again in a round like the one before, so
+	// that it takes nothing from the heap: runs are by operation, drops by slot.
+	runs  []Run
+	posts []post
+	drops []Effect
+}
+
+// post is a message in the outbox, the views that it had as payloads, and its last Drop.
+type post struct {
+	Message
+	views []Payload
+	drop  Effect
 }
 
 func newWalk(r plan.Round, p *path) *walk {
-	return &walk{round: r, path: p, slots: make([]slot, len(p.values))}
+	w := &walk{
+		path: p, slots: make([]slot, len(p.values)), drops: make([]Effect, len(p.values)),
+		runs: make([]Run, len(p.ops)), posts: make([]post, p.posts),
+	}
+	n := 0
+	for i := range p.ops {
+		n += len(p.reads[i])
+	}
+	in := make([]Payload, n)
+	for i := range p.ops {
+		n := len(p.reads[i])
+		w.runs[i] = Run{Index: i, Op: &p.ops[i], In: in[:n:n]}
+		in = in[n:]
+	}
+	w.begin(r)
+	return w
+}
+
+// begin makes a walk of a round of what was a walk of the same phase.
+func (w *walk) begin(r plan.Round) {
+	w.round, w.head = r, 0
+	clear(w.slots)
+	w.launched, w.deferred, w.offers = w.launched[:0], w.deferred[:0], w.offers[:0]
+	clear(w.offering)
 }
 
 func (w *walk) finished() bool { return w.ended() && len(w.launched) == 0 }

@@ -33,12 +33,15 @@ type Walker struct {
 	// Invariant: early and recovery, if any, are of later rounds than now; now is nil before the first
 	// round. recovery is of a Recover, early of another phase.
 	now, early, recovery *walk
+	// old is the walk before now: effects may still point into it. spare are older ones, to be walked again.
+	old   *walk
+	spare [plan.Phases]*walk
 	// pending is the round of a Start that came before the round that is open had finished.
 	pending *plan.Round
 	// target is the round that this actor's new life is to catch up with, as far as it is known.
 	target plan.Round
 	// outbox has what was sent in this round, and what is offered.
-	outbox []Message
+	outbox []*post
 	// peers are the highest incarnations known; lives the newest of those that were announced.
 	peers   map[plan.ActorID]int
 	lives   map[plan.ActorID]PeerIs
@@ -109,7 +112,9 @@ func (w *Walker) Handle(e Event) []Effect {
 		w.peerIs(e)
 	}
 	w.openPending()
-	return w.take()
+	out := w.effects
+	w.effects = w.effects[:0]
+	return out
 }
 
 // Open commits all rounds before r and begins r. A Start message does the same; the trainer, who
@@ -119,18 +124,18 @@ func (w *Walker) Open(r plan.Round) []Effect {
 	if reason := w.whyNotOpen(r); reason != "" {
 		panic(fmt.Sprintf("machine: %s cannot open %s: %s", w.id, r, reason))
 	}
-	w.open(r)
-	return w.take()
+	return w.apart(func() { w.open(r) })
 }
 
 // Close ends the machine: it gives back all that it holds, and handles nothing more.
 func (w *Walker) Close() []Effect {
 	w.stopped = true
-	w.commit()
-	w.abandon(w.now)
-	w.abandon(w.early)
-	w.abandon(w.recovery)
-	return w.take()
+	return w.apart(func() {
+		w.commit()
+		w.abandon(w.now)
+		w.abandon(w.early)
+		w.abandon(w.recovery)
+	})
 }
 
 // Waiting describes what the machine waits for now.
@@ -159,9 +164,14 @@ func (w *Walker) Waiting() Wait {
 	return wait
 }
 
-func (w *Walker) take() []Effect {
-	out := w.effects
+// apart returns the effects of f in memory of their own: those of the last Handle, which they may stand
+// behind, are not written over.
+func (w *Walker) apart(f func()) []Effect {
+	keep := w.effects
 	w.effects = nil
+	f()
+	out := w.effects
+	w.effects = keep
 	return out
 }
 
@@ -171,6 +181,24 @@ func (w *Walker) drop(p Payload) {
 	if p != nil {
 		w.emit(Drop{p})
 	}
+}
+
+// dropAgain is drop for a place whose payloads come again: the last Drop is kept there.
+func (w *Walker) dropAgain(place *Effect, p Payload) {
+	if p == nil {
+		return
+	}
+	if d, ok := (*place).(Drop); !ok || !same(d.Payload, p) {
+		*place = Drop{p}
+	}
+	w.emit(*place)
+}
+
+// same says that two payloads are the same view of one tensor.
+func same(a, b Payload) bool {
+	x, ok := a.(Tensor)
+	y, both := b.(Tensor)
+	return ok && both && x == y
 }
 
 // path returns the path of a phase, or nil when the actor has no program there.
@@ -203,7 +231,10 @@ func (w *Walker) whyNotOpen(r plan.Round) string {
 func (w *Walker) open(r plan.Round) {
 	w.commit()
 	w.abandon(w.now)
-	w.now = nil
+	if w.old != nil {
+		w.spare[w.old.round.Phase] = w.old
+	}
+	w.old, w.now = w.now, nil
 	for _, early := range []**walk{&w.early, &w.recovery} {
 		switch k := *early; {
 		case k == nil || r.Before(k.round):
@@ -216,10 +247,21 @@ func (w *Walker) open(r plan.Round) {
 		*early = nil
 	}
 	if w.now == nil {
-		w.now = newWalk(r, w.path(r.Phase))
+		w.now = w.walk(r)
 	}
 	w.emit(Committed{r})
 	w.advance()
+}
+
+// walk begins a round, where one of its phase was walked before.
+func (w *Walker) walk(r plan.Round) *walk {
+	k := w.spare[r.Phase]
+	if k == nil {
+		return newWalk(r, w.path(r.Phase))
+	}
+	w.spare[r.Phase] = nil
+	k.begin(r)
+	return k
 }
 
 // abandon gives back the values that a program left when it ended.
@@ -229,7 +271,7 @@ func (w *Walker) abandon(k *walk) {
 	}
 	for i := range k.slots {
 		if k.slots[i].state == there {
-			w.drop(k.slots[i].payload)
+			w.dropAgain(&k.drops[i], k.slots[i].payload)
 		}
 		k.slots[i] = slot{state: gone}
 	}
@@ -261,7 +303,7 @@ func (w *Walker) free(s int32) {
 	x := &w.now.slots[s]
 	x.dead = true
 	if x.state == there {
-		w.drop(x.payload)
+		w.dropAgain(&w.now.drops[s], x.payload)
 		x.state, x.payload = gone, nil
 	}
 }
@@ -305,15 +347,16 @@ func (w *Walker) advance() {
 
 func (w *Walker) launch(i int) {
 	n := w.now
-	in := make([]Payload, len(n.path.reads[i]))
+	run := &n.runs[i]
 	for j, s := range n.path.reads[i] {
-		in[j] = n.slots[s].payload
+		run.In[j] = n.slots[s].payload
 	}
 	for _, s := range n.path.writes[i] {
 		n.slots[s].state = running
 	}
 	n.launched = append(n.launched, i)
-	w.emit(Launch{Round: n.round, Index: i, Op: &n.path.ops[i], In: in})
+	run.Round = n.round
+	w.emit(Launch{run})
 }
 
 func (w *Walker) completed(e Completed) {
@@ -322,7 +365,7 @@ func (w *Walker) completed(e Completed) {
 		panic(fmt.Sprintf("machine: %s is told that operation %d of %s is complete, which is not the oldest on its stream", w.id, e.Op, e.Round))
 	}
 	op := &n.path.ops[e.Op]
-	n.launched = n.launched[1:]
+	n.launched = n.launched[:copy(n.launched, n.launched[1:])]
 	delete(n.offering, e.Op)
 	if e.Err == nil && len(e.Out) != len(op.Writes) {
 		e.Err = fmt.Errorf("it returned %d values and writes %d", len(e.Out), len(op.Writes))

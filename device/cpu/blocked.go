@@ -55,18 +55,12 @@ func (t *blockedTask) run(p *pool) {
 			if t.pack && t.k > 0 {
 				t.packed = grow(t.packed, 4*t.columns*chunks*t.chunk)
 				t.packing = true
-				p.run(t, t.panels.count()*chunks)
+				p.run(t, t.packTiles()*chunks)
 				t.packing = false
 			}
 			p.run(t, tilesOf(t.m, t.rowsPer)*t.across)
 		}
 	}
-}
-
-// packedPanel is where chunk klo..khi of the panel that begins at column of the pass lies.
-func (t *blockedTask) packedPanel(column, width, klo, khi int) []float32 {
-	all := elements[float32](t.packed, t.columns*(t.toC-t.fromC)*t.chunk)
-	return all[(klo-t.fromC*t.chunk)*t.columns+column*(khi-klo):][:16*width*(khi-klo)]
 }
 
 // cut chooses the tiles: as large as the cache likes, but several for each worker.
@@ -90,7 +84,7 @@ func (t *blockedTask) cut(workers int) {
 
 func (t *blockedTask) tile(i int, w *worker) {
 	if t.packing {
-		t.packPanel(i%t.panels.count(), t.fromC+i/t.panels.count())
+		t.packTile(i%t.packTiles(), t.fromC+i/t.packTiles())
 		return
 	}
 	rlo, rhi := span(i/t.across, t.m, t.rowsPer)
@@ -158,46 +152,6 @@ func (t *blockedTask) multiply(c []float32, ldc, rlo, rhi, klo, khi, plo, phi, c
 					a = klo*t.lda + r
 				}
 				kernel(kc, &t.a[a], 4*t.lda, b, ldb, &c[(r-rlo)*ldc+column-clo], 4*ldc, add)
-			}
-		}
-	}
-}
-
-// packPanel copies one chunk of one panel of op(B), with 0 beyond the last column.
-func (t *blockedTask) packPanel(panel, chunk int) {
-	column, width := t.panels.at(panel)
-	klo, khi := span(chunk, t.k, t.chunk)
-	if khi <= klo {
-		return
-	}
-	kc, wide := khi-klo, 16*width
-	dst := t.packedPanel(column, width, klo, khi)
-	column += t.first
-	have := min(wide, t.last-column)
-	if !t.transB {
-		if have == wide {
-			t.table.pack[width](&dst[0], &t.b[klo*t.ldb+column], kc, 4*t.ldb)
-			return
-		}
-		for k := range kc {
-			d := dst[k*wide : (k+1)*wide]
-			clear(d[copy(d, t.b[(klo+k)*t.ldb+column:][:have]):])
-		}
-		return
-	}
-	for j := 0; j < wide; j += 8 {
-		done := 0
-		if j+8 <= have {
-			done = kc / 8 * 8
-			t.table.transpose(&dst[j], 4*wide, &t.b[(column+j)*t.ldb+klo], 4*t.ldb, kc/8)
-		}
-		for i := j; i < j+8; i++ {
-			for k := done; k < kc; k++ {
-				if i < have {
-					dst[k*wide+i] = t.b[(column+i)*t.ldb+klo+k]
-				} else {
-					dst[k*wide+i] = 0
-				}
 			}
 		}
 	}
