@@ -6,21 +6,21 @@ import "sync"
 type gate struct {
 	mu    sync.Mutex
 	count int
-	empty chan struct{} // closed while count is 0
+	empty chan struct{} // nil, or closed when count comes to 0
 }
 
-func newGate() *gate {
-	g := &gate{empty: make(chan struct{})}
-	close(g.empty)
-	return g
-}
+func newGate() *gate { return &gate{} }
+
+// nothing is a closed channel.
+var nothing = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 func (g *gate) enter() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.count == 0 {
-		g.empty = make(chan struct{})
-	}
 	g.count++
 }
 
@@ -28,8 +28,9 @@ func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.count--
-	if g.count == 0 {
+	if g.count == 0 && g.empty != nil {
 		close(g.empty)
+		g.empty = nil
 	}
 }
 
@@ -37,5 +38,11 @@ func (g *gate) leave() {
 func (g *gate) idle() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.count == 0 {
+		return nothing
+	}
+	if g.empty == nil {
+		g.empty = make(chan struct{})
+	}
 	return g.empty
 }

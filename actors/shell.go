@@ -44,6 +44,9 @@ type shell struct {
 	// work counts operations on the stream. retired is closed when this life is to end.
 	work    *gate
 	retired chan struct{}
+	// landed are flights that are not under way, and finisher the executor of those that are the shell's own.
+	landed   []*flight
+	finisher machine.Executor
 }
 
 type drop struct {
@@ -51,19 +54,8 @@ type drop struct {
 	payload machine.Payload
 }
 
-// Messages that only shells get.
+// Messages that only shells get, besides the *flight that comes from the stream.
 type (
-	// complete comes from the stream.
-	complete struct {
-		event machine.Completed
-		op    *plan.Op
-		began time.Time
-	}
-	// finish is complete of a Finish that the shell itself performs.
-	finish struct {
-		launch machine.Launch
-		err    error
-	}
 	// noRoom says that a message came for which there is no memory.
 	noRoom struct {
 		name machine.Name
@@ -87,7 +79,7 @@ var errNotRun = errors.New("an operation before it failed")
 var errKilled = errors.New("it was killed")
 
 func newShell(n *Node, a Actor) (*shell, error) {
-	s := &shell{node: n, actor: a, id: a.Machine.ID(), work: newGate(), retired: make(chan struct{})}
+	s := &shell{node: n, actor: a, id: a.Machine.ID(), work: newGate(), retired: make(chan struct{}), finisher: finisher{a.Executor}}
 	s.ledger.stats = Stats{Actor: s.id, Node: n.options.Index, Incarnation: a.Incarnation, Wait: a.Machine.Waiting()}
 	name := string(s.id)
 	if a.Incarnation > 0 {
@@ -108,19 +100,22 @@ func (s *shell) receive(message any) {
 		}
 	}()
 	switch m := message.(type) {
-	case complete:
+	case *flight:
 		s.completed++
 		s.release()
-		s.ledger.completed(m)
-		s.handle(m.event)
-	case finish:
-		s.completed++
-		s.release()
-		s.handle(s.report(m))
-	case machine.Arrived:
-		s.ledger.update(func(x *Stats) { x.Progress++ })
-		s.handle(m)
-	case machine.Event:
+		if !m.own {
+			s.ledger.completed(m)
+		}
+		s.handle(s.event(m))
+		m.clear()
+		s.landed = append(s.landed, m)
+	case machine.Event: // handed on as it came, in its box
+		if a, ok := m.(machine.Arrived); ok {
+			s.ledger.update(func(x *Stats) { x.Progress++ })
+			if s.node.options.Faults != nil {
+				s.strike(a.Message.Name.Round, &plan.Op{Kind: plan.Receive, Peer: a.Message.Name.From, Writes: []plan.Value{a.Message.Name.Value}})
+			}
+		}
 		s.handle(m)
 	case noRoom:
 		s.fail(machine.Fail{Round: m.name.Round, Op: fmt.Sprintf("receive %s from %s", m.name.Value, m.name.From), Cause: m.err})
@@ -153,18 +148,13 @@ func occasion(message any) (plan.Round, string) {
 	switch m := message.(type) {
 	case machine.Arrived:
 		return m.Message.Name.Round, fmt.Sprintf("receipt of %s from %s", m.Message.Name.Value, m.Message.Name.From)
-	case complete:
-		return m.event.Round, fmt.Sprintf("completion of %s", m.op)
-	case finish:
+	case *flight:
 		return m.launch.Round, fmt.Sprintf("completion of %s", m.launch.Op)
 	}
 	return plan.Round{}, fmt.Sprintf("%T", message)
 }
 
 func (s *shell) handle(e machine.Event) {
-	if a, ok := e.(machine.Arrived); ok {
-		s.strike(a.Message.Name.Round, &plan.Op{Kind: plan.Receive, Peer: a.Message.Name.From, Writes: []plan.Value{a.Message.Name.Value}})
-	}
 	var effects []machine.Effect
 	if s.dead || s.closing {
 		effects = machine.Discard(e)
@@ -210,7 +200,9 @@ func (s *shell) perform(e machine.Effect) {
 }
 
 func (s *shell) send(m machine.Message) {
-	s.strike(m.Name.Round, &plan.Op{Kind: plan.Send, Peer: m.Name.To, As: m.Name.Value})
+	if s.node.options.Faults != nil {
+		s.strike(m.Name.Round, &plan.Op{Kind: plan.Send, Peer: m.Name.To, As: m.Name.Value})
+	}
 	if s.dead {
 		return
 	}
@@ -255,49 +247,12 @@ func (s *shell) launch(l machine.Launch) {
 	}
 	s.launched++
 	s.work.enter()
-	own := l.Op.Kind == plan.Finish && s.id != plan.Trainer
-	executor := s.actor.Executor
-	if own {
-		executor = finisher{executor}
-	}
-	var out []machine.Payload
-	var began time.Time
-	s.actor.Stream.Do(func(k device.Kernels) error {
-		began = time.Now()
-		if s.broken.Load() {
-			return errNotRun
-		}
-		harm.before(s.retired)
-		var err error
-		out, err = l.Perform(k, executor)
-		harm.after(s.retired, time.Since(began))
-		return err
-	}, func(err error) {
-		defer s.work.leave()
-		if err != nil {
-			s.broken.Store(true)
-		}
-		if own {
-			s.address.tell(finish{launch: l, err: err})
-			return
-		}
-		var elapsed time.Duration
-		if !began.IsZero() {
-			elapsed = time.Since(began)
-		}
-		s.address.tell(complete{machine.Completed{Round: l.Round, Op: l.Index, Out: out, Err: err, Elapsed: elapsed}, l.Op, began})
-	})
-}
-
-// finisher is an executor for a Finish that the shell performs: there is nothing to run on the stream.
-type finisher struct{ machine.Executor }
-
-func (finisher) Run(device.Kernels, plan.Round, *plan.Op, []machine.Payload) ([]machine.Payload, error) {
-	return nil, nil
+	f := s.flight(l, harm)
+	s.actor.Stream.Do(f.work, f.done)
 }
 
 // report performs a Finish: its payload is what the actor did in the round.
-func (s *shell) report(f finish) machine.Completed {
+func (s *shell) report(f *flight) machine.Completed {
 	c := machine.Completed{Round: f.launch.Round, Op: f.launch.Index, Err: f.err}
 	if f.err != nil {
 		return c
@@ -350,7 +305,7 @@ func (s *shell) release() {
 		s.drops[i].payload.Release()
 		s.drops[i].payload = nil
 	}
-	s.drops = s.drops[i:]
+	s.drops = s.drops[:copy(s.drops, s.drops[i:])]
 }
 
 func (s *shell) refused(r machine.Refused) {

@@ -104,18 +104,18 @@ type ledger struct {
 }
 
 // completed takes down an operation.
-func (l *ledger) completed(c complete) {
+func (l *ledger) completed(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.Progress++
-	l.stats.Busy += c.event.Elapsed
-	switch c.op.Kind {
+	l.stats.Busy += f.elapsed
+	switch f.launch.Op.Kind {
 	case plan.Forward, plan.BackwardInput, plan.BackwardWeight:
-		l.stats.Compute += c.event.Elapsed
+		l.stats.Compute += f.elapsed
 		if l.first.IsZero() {
-			l.first = c.began
+			l.first = f.began
 		}
-		l.last = c.began.Add(c.event.Elapsed)
+		l.last = f.began.Add(f.elapsed)
 	}
 }
 

@@ -2,9 +2,7 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 )
 
 // recoverable are the phases in which an actor that dies recovers. In Init it begins again.
@@ -72,45 +70,4 @@ func offersOf(pl *Plan, ph Phase, a ActorID, received, offered map[wire]end) err
 		offered[w] = end{a, i}
 	}
 	return nil
-}
-
-// Recoverable says whether actors that are down at the same time can get back the state at the start of
-// the step: each from others that are not down, or that can themselves. phase is that of the round that
-// is open. The error names those who hold what is lost.
-func (pl *Plan) Recoverable(phase Phase, down map[ActorID]bool) error {
-	if phase == InitPhase {
-		return nil
-	}
-	back := map[ActorID]bool{}
-	for progress := true; progress; {
-		progress = false
-		for a := range down {
-			if !back[a] && pl.hasSource(a, func(peer ActorID) bool { return !down[peer] || back[peer] }) {
-				back[a], progress = true, true
-			}
-		}
-	}
-	var lost []string
-	for _, a := range slices.Sorted(maps.Keys(down)) {
-		if p, d, _ := a.Rank(); !back[a] && a.Role() != "stage" && len(pl.Parts(p, d)) > 0 {
-			lost = append(lost, string(a))
-		}
-	}
-	if len(lost) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the state of the step is lost with %s", strings.Join(lost, ", "))
-}
-
-// hasSource reports whether everything that an actor needs to recover comes from actors of which ok holds.
-func (pl *Plan) hasSource(a ActorID, ok func(ActorID) bool) bool {
-	if p, d, _ := a.Rank(); a.Role() == "shard" && !pl.Job.Supervisor.Mirror && len(pl.Parts(p, d)) > 0 {
-		return false
-	}
-	for _, op := range pl.Programs[RecoverPhase][a].Ops {
-		if op.Kind == Receive && !ok(op.Peer) {
-			return false
-		}
-	}
-	return true
 }

@@ -178,7 +178,6 @@ type run struct {
 	order     []plan.Round
 	committed map[int64]int
 	fed       map[int64]int
-	actors    []Actor
 	attempt   int
 }
 

@@ -1,9 +1,11 @@
 package sim_test
 
 import (
+	"errors"
 	"flag"
 	"testing"
 
+	"github.com/troupe-train/troupe/actors/machine"
 	"github.com/troupe-train/troupe/device/cpu"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/plan/fault"
@@ -76,6 +78,34 @@ func TestOneKill(t *testing.T) {
 		if o.Violation != nil || o.Struck != 1 || o.Restarts != 1 || o.Lives[id] != 1 || o.Resumes != 0 {
 			t.Errorf("%s: %s", id, o)
 		}
+	}
+}
+
+// TestSilentCorruption: a life that computes other bits than the one before is found out by the first message that it
+// sends again, and is named.
+func TestSilentCorruption(t *testing.T) {
+	b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Nodes: 4, Plant: sim.ForgottenKey}, 3)
+	f, err := fault.ParseLine("kill stage.p1.d0 at backward-weight micro-batch 1 of train step 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := b.Run(1, []fault.Fault{f}, nil)
+	var corruption *machine.Corruption
+	if !errors.As(o.Violation, &corruption) || corruption.Name.From != plan.StageID(1, 0) || corruption.Name.Incarnation != 1 || corruption.Before != 0 {
+		t.Errorf("%s", o)
+	}
+}
+
+// TestLostForGood: when a shard and its mirror die at once, the job goes back to a checkpoint, and the weights are
+// still the same.
+func TestLostForGood(t *testing.T) {
+	b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Nodes: 4}, 3)
+	faults, err := fault.Parse("kill shard.p1.d0 at update of train step 2\nkill mirror.p1.d0 at shard.p1.d0 update of train step 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := b.Run(1, faults, nil); o.Violation != nil || o.Struck != 2 || o.Resumes != 1 {
+		t.Errorf("%s: %q", o, o.Decisions)
 	}
 }
 

@@ -35,14 +35,16 @@ type cast struct {
 type member struct {
 	stream   device.Stream
 	executor interface{ Close() } // nil for the trainer
+	free     func()               // what was set aside for its account
 }
 
-// close ends the stream, then the executor that works on it.
+// close ends the stream, then the executor that works on it, then its memory.
 func (m *member) close() error {
 	err := m.stream.Close()
 	if m.executor != nil {
 		m.executor.Close()
 	}
+	m.free()
 	return err
 }
 
@@ -55,7 +57,8 @@ func newCast(p *plan.Plan, d device.Device) *cast {
 }
 
 // share splits the threads of a node over the stages that the plan places on it. Stages compute at the same time, and
-// shards and mirrors while stages wait: they have the budget of their stage.
+// shards while stages wait: they have the budget of their stage. Mirrors update while stages compute, and nobody waits
+// for them: one thread disturbs least.
 func (c *cast) share(node int) {
 	var stages []plan.ActorID
 	for _, a := range c.plan.Actors {
@@ -67,7 +70,7 @@ func (c *cast) share(node int) {
 		p, d, _ := stages[i].Rank()
 		c.threads[stages[i]] = n
 		c.threads[plan.ShardID(p, d)] = n
-		c.threads[plan.MirrorID(p, d)] = n
+		c.threads[plan.MirrorID(p, d)] = 1
 	}
 }
 
@@ -91,36 +94,68 @@ func (c *cast) spawn(node *actors.Node) error {
 
 // actor makes everything that a life of a stage, shard or mirror needs.
 func (c *cast) actor(id plan.ActorID, incarnation int) (actors.Actor, error) {
-	account := device.NewAccount(string(id), c.plan.Job.Train.MemoryLimit)
+	account, free, err := c.account(id)
+	if err != nil {
+		return actors.Actor{}, err
+	}
+	a := actors.Actor{Account: account, Incarnation: incarnation}
+	var executor interface{ Close() }
 	switch id.Role() {
 	case "stage":
-		x, err := stage.NewExecutor(c.plan, id, c.device, account)
-		if err != nil {
-			return actors.Actor{}, err
+		var x *stage.Executor
+		if x, err = stage.NewExecutor(c.plan, id, c.device, account); err == nil {
+			a.Machine, a.Executor, executor = stage.NewMachine(c.plan, id, machine.Incarnation(incarnation)), x, x
 		}
-		return c.enter(actors.Actor{Machine: stage.NewMachine(c.plan, id, machine.Incarnation(incarnation)), Executor: x, Account: account, Incarnation: incarnation}, x)
 	case "shard", "mirror":
-		x, err := optim.NewExecutor(c.plan, id, c.device, account)
-		if err != nil {
-			return actors.Actor{}, err
+		var x *optim.Executor
+		if x, err = optim.NewExecutor(c.plan, id, c.device, account); err == nil {
+			a.Machine, a.Executor, executor = optim.NewMachine(c.plan, id, machine.Incarnation(incarnation)), x, x
 		}
-		return c.enter(actors.Actor{Machine: optim.NewMachine(c.plan, id, machine.Incarnation(incarnation)), Executor: x, Account: account, Incarnation: incarnation}, x)
+	default:
+		err = fmt.Errorf("no role %q", id.Role())
 	}
-	return actors.Actor{}, fmt.Errorf("no role %q", id.Role())
+	if err != nil {
+		free()
+		return actors.Actor{}, err
+	}
+	return c.enter(a, executor, free)
+}
+
+// account opens the account of a life, with the memory set aside that the plan expects it to hold at
+// most. free gives that back.
+func (c *cast) account(id plan.ActorID) (account *device.Account, free func(), err error) {
+	account, free = device.NewAccount(string(id), c.plan.Job.Train.MemoryLimit), func() {}
+	d, ok := c.device.(device.Reserver)
+	i := slices.IndexFunc(c.plan.Predicted.Actors, func(a plan.ActorPrediction) bool { return a.ID == id })
+	if ok && i >= 0 {
+		free, err = d.Reserve(account, c.plan.Predicted.Actors[i].Peak())
+	}
+	return account, free, err
 }
 
 // trainer makes what a life of the trainer needs. m is its machine.
 func (c *cast) trainer(m machine.Machine, x *Executor, incarnation int) (actors.Actor, error) {
-	account := device.NewAccount(string(plan.Trainer), c.plan.Job.Train.MemoryLimit)
+	account, free, err := c.account(plan.Trainer)
+	if err != nil {
+		return actors.Actor{}, err
+	}
 	x.Device, x.Account = c.device, account
-	return c.enter(actors.Actor{Machine: m, Executor: x, Account: account, Incarnation: incarnation}, nil)
+	return c.enter(actors.Actor{Machine: m, Executor: x, Account: account, Incarnation: incarnation}, nil, free)
 }
 
-// enter gives a life its stream.
-func (c *cast) enter(a actors.Actor, executor interface{ Close() }) (actors.Actor, error) {
+// enter gives a life its stream, and takes over what it lives on.
+func (c *cast) enter(a actors.Actor, executor interface{ Close() }, free func()) (_ actors.Actor, err error) {
 	id := a.Machine.ID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer func() {
+		if err != nil {
+			if executor != nil {
+				executor.Close()
+			}
+			free()
+		}
+	}()
 	if c.members[id] != nil {
 		return a, fmt.Errorf("%s lives already", id)
 	}
@@ -132,7 +167,7 @@ func (c *cast) enter(a actors.Actor, executor interface{ Close() }) (actors.Acto
 	if err != nil {
 		return a, err
 	}
-	c.members[id] = &member{stream, executor}
+	c.members[id] = &member{stream, executor, free}
 	a.Device, a.Stream = c.device, stream
 	return a, nil
 }

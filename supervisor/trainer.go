@@ -3,6 +3,7 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-train/troupe/actors/machine"
 	"github.com/troupe-train/troupe/plan"
@@ -166,6 +167,9 @@ func (t *Trainer) next(done plan.Round) (plan.Round, bool) {
 // open starts a round at every actor and then at the trainer itself.
 func (t *Trainer) open(effects []machine.Effect, r plan.Round) []machine.Effect {
 	t.begun = true
+	if len(t.late) > 0 {
+		effects = slices.Clone(effects) // the walker's, who is told of lives now
+	}
 	// A new life is announced before the round opens anywhere, so that it is given what it needs in it.
 	for _, a := range t.plan.Actors {
 		if t.late[a.ID] {

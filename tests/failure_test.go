@@ -86,7 +86,7 @@ var endless = append([]string{"train.steps=1000000", "train.evaluate.every=0", "
 // TestOutOfMemoryOnANode: an actor of a node that fails ends the run on all nodes, and the last line says who and why.
 func TestOutOfMemoryOnANode(t *testing.T) {
 	p := start(t, "troupe", command(t, "launch", with(failFast, "layout.pipeline=2", "train.memory_limit=120000"), "--nodes", "2")...)
-	p.fails(1, "on node ", "failed in ", "step 0", "out of memory: s", "of its limit 120000")
+	p.fails(1, "on node ", "failed in ", "step 0", "out of memory: ", ".p0.d0 asked for ", "of its limit 120000")
 }
 
 // TestNodeIsKilled: where no restart is legal, the run ends within seconds, and the last line names the node and the step. Nothing is left behind.

@@ -62,6 +62,19 @@ func (p *process) asUndisturbed(set []string, lost ...int) *supervisor.Result {
 	return got
 }
 
+// until reads until n lines in all have had all parts.
+func (p *process) until(n int, parts ...string) {
+	p.t.Helper()
+	for _, line := range p.said {
+		if has(line, parts...) {
+			n--
+		}
+	}
+	for ; n > 0; n-- {
+		p.await(parts...)
+	}
+}
+
 // awaitSteps reads until n more steps have been committed.
 func (p *process) awaitSteps(n int) {
 	p.t.Helper()
@@ -92,9 +105,7 @@ func TestNodesDie(t *testing.T) {
 			for i, node := range c.die {
 				if i > 0 {
 					// While an actor moves to the node that has taken the place of a dead one, one copy of its state is all there is.
-					for range 3 { // a stage, a shard and a mirror
-						p.await("moved ")
-					}
+					p.until(3, "moved ") // a stage, a shard and a mirror
 				}
 				p.strike(node, kill)
 				p.await("recovered stage", "caught up")
@@ -120,8 +131,8 @@ func TestNodeStopsForAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.await("node 2: node 2 joins again")
-	p.await("has joined")
-	p.await("moved stage")
+	p.until(1, "has joined")
+	p.until(1, "moved stage")
 	p.awaitSteps(2)
 	p.asUndisturbed(set, 2)
 	gone(t, []int{pid})

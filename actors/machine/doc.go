@@ -14,6 +14,16 @@
 // A shell (actors, sim) handles events one at a time, performs effects in the order given, and ends
 // with Close. The scripts in testdata show what a Walker does, event by event.
 //
+// # New lives
+//
+// An actor that dies begins a new life, with a higher incarnation, a fresh Walker and a fresh Executor. It is started in
+// the Recover of the step, in which it gets the state at the start of the step from who offers it, and then
+// in the round that is open, which it walks from its beginning. Everybody is told of it (PeerIs): they
+// refuse what older lives still send, and send it again all that they had sent it in this round. What it sends
+// a second time has the same bits, which is checked, and is dropped. So nobody else computes
+// anything twice. Outboxes are kept until the commit for this reason. The order of Start, PeerIs and messages does not matter,
+// and each may come twice.
+//
 // Invariants:
 //   - The same events in the same order give the same effects.
 //   - Operations are launched in the order of the program. Which values an operation reads, and which

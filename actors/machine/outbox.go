@@ -125,7 +125,7 @@ func (w *Walker) self(e PeerIs) {
 // commit trims the outbox.
 func (w *Walker) commit() {
 	for _, m := range w.outbox {
-		w.dropAgain(&m.drop, m.Payload)
+		w.dropAgain(&m.drops, m.Payload)
 	}
 	w.outbox = w.outbox[:0]
 }

@@ -24,7 +24,7 @@ type Out struct {
 }
 
 // knownLimit bounds what is remembered of a place where buffers do not come back.
-const knownLimit = 64
+const knownLimit = 32
 
 // Of is the place for the values that op writes, which are nil until they are put there.
 func (o *Outs) Of(op *plan.Op) *Out {

@@ -128,19 +128,19 @@ type walk struct {
 	// that it takes nothing from the heap: runs are by operation, drops by slot.
 	runs  []Run
 	posts []post
-	drops []Effect
+	drops [][]Effect
 }
 
-// post is a message in the outbox, the views that it had as payloads, and its last Drop.
+// post is a message in the outbox, the views that it had as payloads, and its Drops.
 type post struct {
 	Message
 	views []Payload
-	drop  Effect
+	drops []Effect
 }
 
 func newWalk(r plan.Round, p *path) *walk {
 	w := &walk{
-		path: p, slots: make([]slot, len(p.values)), drops: make([]Effect, len(p.values)),
+		path: p, slots: make([]slot, len(p.values)), drops: make([][]Effect, len(p.values)),
 		runs: make([]Run, len(p.ops)), posts: make([]post, p.posts),
 	}
 	n := 0

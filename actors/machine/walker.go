@@ -183,22 +183,25 @@ func (w *Walker) drop(p Payload) {
 	}
 }
 
-// dropAgain is drop for a place whose payloads come again: the last Drop is kept there.
-func (w *Walker) dropAgain(place *Effect, p Payload) {
-	if p == nil {
+// dropAgain is drop for a place whose payloads come again: the last few Drops are known there.
+func (w *Walker) dropAgain(known *[]Effect, p Payload) {
+	t, ok := p.(Tensor)
+	if !ok {
+		w.drop(p)
 		return
 	}
-	if d, ok := (*place).(Drop); !ok || !same(d.Payload, p) {
-		*place = Drop{p}
+	for _, e := range *known {
+		if e.(Drop).Payload.(Tensor) == t {
+			w.emit(e)
+			return
+		}
 	}
-	w.emit(*place)
-}
-
-// same says that two payloads are the same view of one tensor.
-func same(a, b Payload) bool {
-	x, ok := a.(Tensor)
-	y, both := b.(Tensor)
-	return ok && both && x == y
+	if len(*known) == knownLimit {
+		*known = (*known)[:0]
+	}
+	e := Effect(Drop{p})
+	*known = append(*known, e)
+	w.emit(e)
 }
 
 // path returns the path of a phase, or nil when the actor has no program there.

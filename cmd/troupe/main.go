@@ -98,7 +98,7 @@ func newRoot() *cobra.Command {
 		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
 	})
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(trainCommand(), launchCommand(), nodeCommand(), planCommand(), benchCommand(), generateCommand(), checkpointCommand(), auditCommand(), vocabularyCommand())
+	root.AddCommand(trainCommand(), launchCommand(), nodeCommand(), planCommand(), benchCommand(), chaosCommand(), generateCommand(), checkpointCommand(), auditCommand(), vocabularyCommand())
 	return root
 }
 

@@ -19,10 +19,11 @@ type Options struct {
 
 // Device is the CPU. It is safe for concurrent use.
 type Device struct {
-	float  device.DType
-	level  Level
-	poison bool
-	memory memory
+	float    device.DType
+	level    Level
+	poison   bool
+	memory   memory
+	reserves reserves
 
 	mu      sync.Mutex
 	streams map[*Stream]struct{}

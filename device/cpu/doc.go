@@ -27,6 +27,9 @@
 //
 // # Memory
 //
+// What an account allocates comes from what Reserve has set aside for it (package arena), as long as
+// it fits. For the rest:
+//
 // Alloc charges exactly the bytes asked for. Behind that, memory is kept in size classes (at most
 // an eighth larger) and reused, together with the Buffer objects, so that a step like the one before takes
 // nothing from the Go heap. Memory starts at a multiple of 64 bytes, and large memory asks for huge pages.

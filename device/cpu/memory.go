@@ -13,7 +13,8 @@ import (
 // align is the alignment of all memory: a cache line, and the widest vector register.
 const align = 64
 
-// memory keeps buffers that nobody holds, by size class.
+// memory keeps buffers that nobody holds, by size class: those of accounts for which nothing was
+// set aside, and those that did not fit there. It counts all that are held.
 type memory struct {
 	mu    sync.Mutex
 	free  [classes][]*buffer
@@ -24,12 +25,14 @@ type memory struct {
 // buffer is a region of memory. The object is reused with its memory.
 type buffer struct {
 	device  *Device
-	class   int
+	reserve *reserve // nil: of a size class
+	class   int      // the size class, or
+	at      int64    // where it begins in the reserve
 	refs    atomic.Int32
 	account *device.Account
 	label   device.Label
 	size    int64  // bytes that were asked for and charged
-	data    []byte // the whole class
+	data    []byte // the whole class, or size rounded up
 }
 
 var _ device.Buffer = (*buffer)(nil)
@@ -64,7 +67,11 @@ func (d *Device) Alloc(account *device.Account, label device.Label, t device.DTy
 			return device.Slice{}, err
 		}
 	}
-	b := d.memory.get(size)
+	b := d.reserves.get(account, size)
+	if b == nil {
+		b = d.memory.get(size)
+	}
+	d.memory.hold(1, size)
 	b.device, b.account, b.label, b.size = d, account, label, size
 	b.refs.Store(1)
 	s := device.Slice{Buffer: b, Len: n, Type: t}
@@ -87,8 +94,6 @@ func (d *Device) InUse() (buffers int, bytes int64) {
 func (m *memory) get(size int64) *buffer {
 	c := classOf(size)
 	m.mu.Lock()
-	m.count++
-	m.bytes += size
 	if n := len(m.free[c]); n > 0 {
 		b := m.free[c][n-1]
 		m.free[c] = m.free[c][:n-1]
@@ -99,14 +104,25 @@ func (m *memory) get(size int64) *buffer {
 	return &buffer{class: c, data: aligned(classSize(c))}
 }
 
+// hold counts buffers that are taken, or given back where n is negative.
+func (m *memory) hold(n int, bytes int64) {
+	m.mu.Lock()
+	m.count += n
+	m.bytes += bytes
+	m.mu.Unlock()
+}
+
 func (m *memory) put(b *buffer) {
+	m.hold(-1, -b.size)
 	if b.account != nil {
 		b.account.Give(b.label, b.size)
 		b.account = nil
 	}
+	if b.reserve != nil {
+		b.reserve.put(b)
+		return
+	}
 	m.mu.Lock()
-	m.count--
-	m.bytes -= b.size
 	m.free[b.class] = append(m.free[b.class], b)
 	m.mu.Unlock()
 }

@@ -134,7 +134,7 @@ func (p *parser) point(f *Fault) (err error) {
 		p.operation(at)
 	}
 	if at.Actor == "" && f.Actor == "" && !message {
-		return fmt.Errorf("it strikes no actor, so the point must name one: at ACTOR ...")
+		return fmt.Errorf("it strikes no actor, so the point must name one after at")
 	}
 	for !p.is("of") {
 		switch w := p.next(); w {
