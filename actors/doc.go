@@ -35,6 +35,17 @@
 //	member.Leave(err)
 //	server.Close()
 //
+// Recovery. The coordinator keeps a table that says which life (incarnation) of each actor counts, and on which node; it
+// is in every beat, and the nodes follow it:
+//
+//	c, err := node.Coordinate(actors.Coordination{..., Lost: lost, Joined: joined})
+//	err = c.Move(ctx, plan.StageID(0, 0), 1, 3)     // on node 3, Options.Spawn makes what incarnation 1 needs
+//	err = node.Send(plan.Trainer, machine.Restarted{Actor: plan.StageID(0, 0), Incarnation: 1})
+//	// The trainer announces the new life; all actors of all nodes are told by PeerIs, and send it again what it needs.
+//
+// A node that was given up and is still there reads its session in the beat: Member.Wait returns [ErrFenced], and the
+// process may Join again, without actors. Within a node, Retire and then Spawn do the same without a table.
+//
 // What holds:
 //   - A machine is called by one goroutine at a time, and its effects are performed in order. Nothing
 //     in that blocks: operations run on the actor's stream, and frames are published by another goroutine.
@@ -43,6 +54,8 @@
 //   - Messages from one actor to another arrive in order. Between nodes they arrive exactly once as long
 //     as both nodes live, whatever NATS loses on the way; what is on its way over one link is bounded by
 //     its window.
+//   - What an old life of an actor sends, or what is for one, is refused: by the directory of the receiving node, by the
+//     epoch of the link, which holds the incarnations of both its ends, and by the machine. A life listens on a subject of its own.
 //   - A payload is handed over by reference within a process. What comes from another node is copied once,
 //     to memory of the receiving actor's device, on its account.
 //   - What nodes must know of each other is in heartbeats, and is said again in each: no single message

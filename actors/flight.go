@@ -63,6 +63,7 @@ func (f *flight) land(err error) {
 	if err != nil {
 		s.broken.Store(true)
 	}
+	s.drops.landed()
 	f.err = err
 	if !f.began.IsZero() {
 		f.elapsed = time.Since(f.began)

@@ -32,12 +32,12 @@ type shell struct {
 	dead, killed, closing bool
 	// told says that the trainer knows of a failure; the first is the cause, the others follow from it.
 	told bool
-	// launched and completed count operations. 0 <= completed <= launched.
-	launched, completed uint64
+	// launched counts operations.
+	launched uint64
+	// drops wait for operations to complete.
+	drops drops
 	// looked is when the Wait in the stats was taken down.
 	looked time.Time
-	// drops wait until that many operations are complete.
-	drops []drop
 	// broken is set on the stream by the first operation that fails. Those behind it do not run:
 	// what they read was never made.
 	broken atomic.Bool
@@ -47,11 +47,6 @@ type shell struct {
 	// landed are flights that are not under way, and finisher the executor of those that are the shell's own.
 	landed   []*flight
 	finisher machine.Executor
-}
-
-type drop struct {
-	after   uint64
-	payload machine.Payload
 }
 
 // Messages that only shells get, besides the *flight that comes from the stream.
@@ -101,8 +96,6 @@ func (s *shell) receive(message any) {
 	}()
 	switch m := message.(type) {
 	case *flight:
-		s.completed++
-		s.release()
 		if !m.own {
 			s.ledger.completed(m)
 		}
@@ -206,7 +199,12 @@ func (s *shell) send(m machine.Message) {
 	if s.dead {
 		return
 	}
-	m.Sum = sumOf(m.Payload)
+	at, _ := s.node.directory.get(m.Name.To)
+	away := at.node != s.node.options.Index
+	// What stays in the process is by far the most, and only the small part of it is worth a look at every byte.
+	if traffic := TrafficOf(m.Name.Value.Kind); away || traffic == Activation || traffic == Gradient {
+		m.Sum = sumOf(m.Payload)
+	}
 	if s.waylay(m) {
 		return
 	}
@@ -216,8 +214,6 @@ func (s *shell) send(m machine.Message) {
 	}
 	if m.Payload != nil {
 		traffic, bytes := TrafficOf(m.Name.Value.Kind), m.Payload.Bytes()
-		at, _ := s.node.directory.get(m.Name.To)
-		away := at.node != s.node.options.Index
 		s.ledger.update(func(x *Stats) {
 			x.Sent[traffic] += bytes
 			if away {
@@ -289,23 +285,9 @@ func (s *shell) actorReport(r plan.Round) *messages.ActorReport {
 
 // drop releases a payload once everything launched so far is complete.
 func (s *shell) drop(p machine.Payload) {
-	if p == nil {
-		return
+	if p != nil {
+		s.drops.add(s.launched, p)
 	}
-	if s.completed == s.launched {
-		p.Release()
-		return
-	}
-	s.drops = append(s.drops, drop{s.launched, p})
-}
-
-func (s *shell) release() {
-	i := 0
-	for ; i < len(s.drops) && s.drops[i].after <= s.completed; i++ {
-		s.drops[i].payload.Release()
-		s.drops[i].payload = nil
-	}
-	s.drops = s.drops[:copy(s.drops, s.drops[i:])]
 }
 
 func (s *shell) refused(r machine.Refused) {

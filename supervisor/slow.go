@@ -61,7 +61,7 @@ func (w *SlowWatch) Step(stages map[plan.ActorID]Measured) []Slow {
 	}
 	var found []Slow
 	for _, id := range sortedIDs(rates) {
-		s := w.streak[id]
+		s, alone := w.streak[id], len(rates) == 1
 		if s.incarnation != stages[id].Incarnation {
 			s = streak{incarnation: stages[id].Incarnation}
 		}
@@ -71,13 +71,19 @@ func (w *SlowWatch) Step(stages map[plan.ActorID]Measured) []Slow {
 		case times >= w.policy.Factor:
 			s.steps++
 		case times < midway(w.policy.Factor):
-			s = streak{incarnation: s.incarnation}
+			// Of one that is alone it is told once in a life: nobody is there to do better, and a machine with
+			// other work goes up and down.
+			s = streak{incarnation: s.incarnation, told: s.told && alone}
 		default: // between the two nothing changes, so that it does not flicker
 		}
 		if s.steps >= w.policy.Steps && !s.told {
 			s.told = true
+			than := "its share of the work takes the others"
+			if alone {
+				than = "at its best"
+			}
 			found = append(found, Slow{Actor: id, Incarnation: s.incarnation, Reason: fmt.Sprintf(
-				"it has been slow for %d steps: in the last it computed %s, %.1f times as long as its share of the work takes the others", s.steps, stages[id].Compute.Round(time.Microsecond), times)})
+				"it has been slow for %d steps: in the last it computed %s, %.1f times as long as %s", s.steps, stages[id].Compute.Round(time.Microsecond), times, than)})
 		}
 		w.streak[id] = s
 	}

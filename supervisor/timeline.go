@@ -71,9 +71,10 @@ func (t *Timeline) Fenced(now time.Time, d Respawn) {
 	t.Detected(now, d.Actor)
 	r := t.open[d.Actor]
 	if r.Incarnation == 0 {
-		r.From, r.Reason = d.From, d.Reason
+		r.From, r.Reason, r.Planned = d.From, d.Reason, d.Planned
 	}
-	r.Incarnation, r.Node, r.Planned = d.Incarnation, d.Node, d.Planned
+	r.Planned = r.Planned && d.Planned // a move before it has caught up is part of the recovery
+	r.Incarnation, r.Node = d.Incarnation, d.Node
 	r.phase, r.Fenced = 1, now.Sub(r.detected).Seconds()
 }
 

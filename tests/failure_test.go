@@ -91,7 +91,7 @@ func TestOutOfMemoryOnANode(t *testing.T) {
 
 // TestNodeIsKilled: where no restart is legal, the run ends within seconds, and the last line names the node and the step. Nothing is left behind.
 func TestNodeIsKilled(t *testing.T) {
-	p := start(t, "troupe", command(t, "launch", with(endless, "layout.pipeline=3", "supervisor.suspect=5"), "--nodes", "3")...)
+	p := start(t, "troupe", command(t, "launch", with(endless, "layout.pipeline=3"), "--nodes", "3")...)
 	p.await("step 10/")
 	nodes := children(t, p.cmd.Process.Pid)
 	if len(nodes) != 3 {

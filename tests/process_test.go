@@ -182,9 +182,15 @@ func (p *process) fails(code int, parts ...string) {
 	}
 }
 
-// tail is the end of what the process said.
+// tail is the end of what the process said. Of the lines on steps, the last three are enough.
 func (p *process) tail() string {
-	return strings.Join(p.said[max(0, len(p.said)-30):], "\n")
+	var lines []string
+	for i, line := range p.said {
+		if !strings.HasPrefix(line, "step ") || i >= len(p.said)-3 {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
 
 // jobFile writes the small job to a file, with keys set.

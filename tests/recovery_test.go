@@ -104,8 +104,8 @@ func TestNodesDie(t *testing.T) {
 			p.awaitSteps(5)
 			for i, node := range c.die {
 				if i > 0 {
-					// While an actor moves to the node that has taken the place of a dead one, one copy of its state is all there is.
-					p.until(3, "moved ") // a stage, a shard and a mirror
+					p.until(i, "has joined") // in the place of the one before; it is put to use
+					p.awaitSteps(20)
 				}
 				p.strike(node, kill)
 				p.await("recovered stage", "caught up")

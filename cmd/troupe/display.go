@@ -128,8 +128,11 @@ func (d *display) finish(r *supervisor.Result, err error) error {
 	if r.Checkpoint != "" {
 		fmt.Fprintf(d.out, "checkpoint %s\n", r.Checkpoint)
 	}
-	if r.Stopped {
+	switch {
+	case r.Stopped && r.Checkpoint != "":
 		fmt.Fprintln(d.out, "stopped before the last step; go on with --resume")
+	case r.Stopped:
+		fmt.Fprintln(d.out, "stopped before the last step; save.dir is not set, so nothing is kept")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/troupe-train/troupe/supervisor"
 )
@@ -66,6 +67,9 @@ func signals() (context.Context, func()) {
 		case <-ch:
 		case <-done:
 			return
+		}
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			fmt.Fprintln(os.Stderr) // the progress bar stays above
 		}
 		fmt.Fprintln(os.Stderr, "troupe: stopping after this step; again to stop at once")
 		cancel()

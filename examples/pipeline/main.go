@@ -1,5 +1,5 @@
 // Command pipeline composes the actors of a training run by hand: three pipeline stages, their optimizer
-// shards and the trainer, on one node. supervisor.Run does the same, and data and checkpoints beside it.
+// shards and the trainer, on one node. supervisor.Run does the same, with data, checkpoints and recovery beside it.
 //
 //	go run ./examples/pipeline
 package main
@@ -79,7 +79,7 @@ func compose(p *plan.Plan, id plan.ActorID, d device.Device, w *weights) (a acto
 	case "stage":
 		a.Machine = stage.NewMachine(p, id)
 		a.Executor, err = stage.NewExecutor(p, id, d, a.Account)
-	case "shard":
+	case "shard", "mirror": // a mirror keeps a second copy of what a shard has
 		a.Machine = optim.NewMachine(p, id)
 		a.Executor, err = optim.NewExecutor(p, id, d, a.Account)
 	case "trainer":
