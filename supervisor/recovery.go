@@ -322,7 +322,7 @@ func (r *Recovery) failed(f machine.Failed) []Decision {
 	} else {
 		l.last, l.same = words, 1
 	}
-	r.down(l, fmt.Sprintf("it failed at %s", words))
+	r.down(l, true, fmt.Sprintf("it failed at %s", words))
 	if l.same >= sameFailures && r.limits.Restarts > 0 {
 		return r.escalate(&f, fmt.Sprintf("%s failed %d times in a row with the same words: %s", f.Actor, l.same, words))
 	}
@@ -340,11 +340,12 @@ func (r *Recovery) failed(f machine.Failed) []Decision {
 	return nil
 }
 
-// down notes that a life has ended, and when the next is to begin.
-func (r *Recovery) down(l *life, reason string) {
+// down notes that a life has ended, and when the next is to begin: after a pause that doubles from failure to
+// failure where it is the actor's own, and at once where its node was lost. Both count in the budget.
+func (r *Recovery) down(l *life, own bool, reason string) {
 	l.failures = within(append(l.failures, r.now), r.now, r.limits.Window)
 	l.state, l.due, l.reason = waiting, r.now, reason
-	if n := len(l.failures); n > 1 {
+	if n := len(l.failures); own && n > 1 {
 		pause := min(r.limits.Backoff<<min(n-2, 20), r.limits.Window)
 		l.due = r.now.Add(pause)
 		l.reason = fmt.Sprintf("%s; it is failure %d within %s, so after a pause of %s", reason, n, r.limits.Window, pause)
@@ -428,7 +429,7 @@ func (r *Recovery) nodeLost(e NodeLost) []Decision {
 			continue
 		}
 		if l.state == living || l.state == catching {
-			r.down(l, fmt.Sprintf("node %d is lost: %s", e.Node, short))
+			r.down(l, false, fmt.Sprintf("node %d is lost: %s", e.Node, short))
 			lost = append(lost, l)
 		}
 	}
