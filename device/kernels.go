@@ -30,10 +30,31 @@ type Kernels interface {
 	// LayerNormBackwardWeight sums over rows in ascending order.
 	LayerNormBackwardWeight(dgain, dbias, dy, x, mean, rstd Slice, rows, width int)
 
+	// RMSNorm scales each of rows rows of width (Zhang and Sennrich 2019), epsilon 1e-5: y = x*rstd*gain with
+	// rstd = 1/sqrt(avg(x^2) + epsilon). rstd is [rows] and is kept for the backward pass.
+	RMSNorm(y, rstd, x, gain Slice, rows, width int)
+	// RMSNormBackwardInput is dx = residual + the gradient for x. residual may be zero (none), or dx itself.
+	RMSNormBackwardInput(dx, residual, dy, x, gain, rstd Slice, rows, width int)
+	// RMSNormBackwardWeight sums over rows in ascending order.
+	RMSNormBackwardWeight(dgain, dy, x, rstd Slice, rows, width int)
+
 	// GELU is the tanh form (Hendrycks and Gimpel 2016): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 	GELU(y, x Slice)
 	// GELUBackward is dx = dy * gelu'(x). dx may be dy.
 	GELUBackward(dx, dy, x Slice)
+
+	// SwiGLU is y = silu(gate) * up, silu(v) = v / (1 + exp(-v)) (Shazeer 2020). x is [rows, 2*width] with
+	// gate and up side by side in a row, y is [rows, width].
+	SwiGLU(y, x Slice, rows, width int)
+	// SwiGLUBackward is the gradient for gate and up; dx is [rows, 2*width] and may be x.
+	SwiGLUBackward(dx, dy, x Slice, rows, width int)
+
+	// RoPE turns queries and keys by their position (Su et al. 2021): elements i and i + headDim/2 of a head
+	// are a point that is turned by t * 10000^(-2i/headDim), t the position in the sequence. x and y are qkv as
+	// in Attention; v is copied. HeadDim is even. y may be x.
+	RoPE(y, x Slice, s AttentionShape)
+	// RoPEBackward turns the gradients of queries and keys back. dx may be dy.
+	RoPEBackward(dx, dy Slice, s AttentionShape)
 
 	// Attention is softmax(q k^T / sqrt(headDim), causal) v. qkv is [batch*tokens, 3*heads*headDim] with q, k
 	// and v side by side in a row, o is [batch*tokens, heads*headDim], lse (log of the sum of
@@ -45,10 +66,10 @@ type Kernels interface {
 	AttentionWork(s AttentionShape) int
 
 	// Embed is y[i] = table[tokens[i]] + positions[i mod context]; tokens is I32 [rows*context],
-	// table is [vocab, width], positions is [context or more, width].
+	// table is [vocab, width], positions is [context or more, width], or zero (none).
 	Embed(y, tokens, table, positions Slice, rows, context, width int)
 	// EmbedBackward overwrites both gradients; contributions are added with i ascending.
-	// Positions of context and beyond get 0.
+	// Positions of context and beyond get 0. dpositions may be zero (none).
 	EmbedBackward(dtable, dpositions, dy, tokens Slice, rows, context, width int)
 
 	// CrossEntropy is loss[i] = lse[i] - logits[i, targets[i]]; logits is [tokens, vocab], targets is I32.

@@ -17,6 +17,10 @@ func (t *embedTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.tokens), t.per)
 	for r := lo; r < hi; r++ {
 		e, p := int(t.tokens[r])*t.width, r%t.context*t.width
+		if t.positions == nil {
+			copy(t.y[r*t.width:(r+1)*t.width], t.table[e:e+t.width])
+			continue
+		}
 		t.ops.add(first(t.y[r*t.width:(r+1)*t.width]), first(t.table[e:e+t.width]), first(t.positions[p:p+t.width]), t.width)
 	}
 }
@@ -25,8 +29,12 @@ func (k *kernels[T]) Embed(y, tokens, table, positions device.Slice, rows, conte
 	const name = "Embed"
 	n := rows * context
 	vocabulary := table.Len / max(1, width)
+	var p []T
+	if !positions.IsZero() {
+		p = k.atLeast(name, "positions", positions, context*width)
+	}
 	k.embed = embedTask[T]{k.ops, k.in(name, "y", y, n*width), k.in(name, "table", table, vocabulary*width),
-		k.atLeast(name, "positions", positions, context*width), checked(name, tokens, n, vocabulary), context, width, vocabulary, rowsPerTile(width)}
+		p, checked(name, tokens, n, vocabulary), context, width, vocabulary, rowsPerTile(width)}
 	k.pool.run(&k.embed, tilesOf(n, k.embed.per))
 }
 
@@ -83,6 +91,9 @@ func (k *kernels[T]) EmbedBackward(dtable, dpositions, dy, tokens device.Slice, 
 	g := k.in(name, "dy", dy, n*width)
 	k.embedTable = embedTableTask[T]{k.ops, k.in(name, "dtable", dtable, vocabulary*width), g, checked(name, tokens, n, vocabulary), width}
 	k.pool.run(&k.embedTable, tilesOf(width, columnsPerTile))
+	if dpositions.IsZero() {
+		return
+	}
 	held := dpositions.Len / max(1, width)
 	if held < context {
 		panic(fmt.Sprintf("cpu: %s: dpositions holds %d positions, the context is %d", name, held, context))

@@ -9,8 +9,8 @@ import (
 // portable Go at every level.
 //
 // The kernels of AVX2 and AVX512 give the same bits. Those of Portable give the same bits as they
-// do for Copy, Fill, Add, SumRows, Embed, EmbedBackward, Dropout, Sum, SumSquares, AdamW, SGD and the
-// weight gradient of LayerNorm; in products, norms and exponentials they round otherwise, because there is
+// do for Copy, Fill, Add, SumRows, Embed, EmbedBackward, Dropout, Sum, SumSquares, AdamW, SGD, RoPE and the
+// weight gradients of LayerNorm and RMSNorm; in products, norms and exponentials they round otherwise, because there is
 // no fused multiply-add and sums have one lane.
 type Level int
 

@@ -14,6 +14,10 @@ type rowOps[T Float] struct {
 	gelu         func(y, x *T, n int)
 	geluBackward func(dx, dy, x *T, n int)
 
+	swiglu         func(y, gate, x *T, n int)
+	swigluBackward func(dgate, dx, dy, gate, x *T, n int)
+	turn           func(a, b, x, y, cos, sin *T, n int)
+
 	sum          func(x *T, n int) T
 	dot          func(a, b *T, n int) T
 	squares      func(x *T, n int, mean T) T
@@ -22,6 +26,8 @@ type rowOps[T Float] struct {
 	normInput    func(dx, dy, gain, x *T, n int, mean, rstd, avgG, avgGH T)
 	normInputAdd func(dx, dy, gain, x, residual *T, n int, mean, rstd, avgG, avgGH T)
 	normWeight   func(dgain, dbias, dy, x, mean, rstd *T, n, rows, stride int)
+	scaleGain    func(y, x, gain *T, n int, rstd T)
+	rmsWeight    func(dgain, dy, x, rstd *T, n, rows, stride int)
 	sumRows      func(dst, src *T, n, rows, stride int)
 
 	largest         func(x *T, n int) T
@@ -50,6 +56,9 @@ func portableRows[T Float]() *rowOps[T] {
 		scale:           scaleRow[T],
 		gelu:            geluRow[T],
 		geluBackward:    geluBackwardRow[T],
+		swiglu:          swigluRow[T],
+		swigluBackward:  swigluBackwardRow[T],
+		turn:            turnRow[T],
 		sum:             sumRow[T],
 		dot:             dotRow[T],
 		squares:         squaresRow[T],
@@ -58,6 +67,8 @@ func portableRows[T Float]() *rowOps[T] {
 		normInput:       normInputRow[T],
 		normInputAdd:    normInputAddRow[T],
 		normWeight:      normWeightRows[T],
+		scaleGain:       scaleGainRow[T],
+		rmsWeight:       rmsWeightRows[T],
 		sumRows:         sumRowsRows[T],
 		largest:         largestRow[T],
 		expSum:          expSumRow[T],

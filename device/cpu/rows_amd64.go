@@ -22,6 +22,26 @@ func geluAVX512(y *float32, x *float32, n int)
 //go:noescape
 func geluBackwardAVX512(dx *float32, dy *float32, x *float32, n int)
 
+// swigluAVX512 is y = silu(gate) x.
+//
+//go:noescape
+func swigluAVX512(y *float32, gate *float32, x *float32, n int)
+
+// swigluBackwardAVX512 is dgate = dy x silu'(gate) and dx = dy silu(gate).
+//
+//go:noescape
+func swigluBackwardAVX512(dgate *float32, dx *float32, dy *float32, gate *float32, x *float32, n int)
+
+// turnAVX512 is a = x cos - y sin and b = y cos + x sin.
+//
+//go:noescape
+func turnAVX512(a *float32, b *float32, x *float32, y *float32, cos *float32, sin *float32, n int)
+
+// scaleGainAVX512 is y = x rstd gain.
+//
+//go:noescape
+func scaleGainAVX512(y *float32, x *float32, gain *float32, n int, rstd float32)
+
 // sumAVX512 adds up x.
 //
 //go:noescape
@@ -92,6 +112,11 @@ func sumRowsAVX512(dst *float32, src *float32, n int, rows int, stride int)
 //go:noescape
 func normWeightAVX512(dgain *float32, dbias *float32, dy *float32, x *float32, mean *float32, rstd *float32, n int, rows int, stride int)
 
+// rmsWeightAVX512 is dgain += dy x rstd for each of rows rows, stride bytes apart.
+//
+//go:noescape
+func rmsWeightAVX512(dgain *float32, dy *float32, x *float32, rstd *float32, n int, rows int, stride int)
+
 // adamwAVX512 is one step of AdamW: see adamwTask.
 //
 //go:noescape
@@ -117,6 +142,10 @@ var rowOpsAVX512 = rowOps[float32]{
 	scale:           scaleAVX512,
 	gelu:            geluAVX512,
 	geluBackward:    geluBackwardAVX512,
+	swiglu:          swigluAVX512,
+	swigluBackward:  swigluBackwardAVX512,
+	turn:            turnAVX512,
+	scaleGain:       scaleGainAVX512,
 	sum:             sumAVX512,
 	dot:             dotAVX512,
 	squares:         squaresAVX512,
@@ -131,6 +160,7 @@ var rowOpsAVX512 = rowOps[float32]{
 	softmaxBackward: softmaxBackwardAVX512,
 	sumRows:         sumRowsAVX512,
 	normWeight:      normWeightAVX512,
+	rmsWeight:       rmsWeightAVX512,
 	adamw:           adamwAVX512,
 	sgd:             sgdAVX512,
 	dropout:         dropoutAVX512,
@@ -156,6 +186,26 @@ func geluAVX2(y *float32, x *float32, n int)
 //
 //go:noescape
 func geluBackwardAVX2(dx *float32, dy *float32, x *float32, n int)
+
+// swigluAVX2 is y = silu(gate) x.
+//
+//go:noescape
+func swigluAVX2(y *float32, gate *float32, x *float32, n int)
+
+// swigluBackwardAVX2 is dgate = dy x silu'(gate) and dx = dy silu(gate).
+//
+//go:noescape
+func swigluBackwardAVX2(dgate *float32, dx *float32, dy *float32, gate *float32, x *float32, n int)
+
+// turnAVX2 is a = x cos - y sin and b = y cos + x sin.
+//
+//go:noescape
+func turnAVX2(a *float32, b *float32, x *float32, y *float32, cos *float32, sin *float32, n int)
+
+// scaleGainAVX2 is y = x rstd gain.
+//
+//go:noescape
+func scaleGainAVX2(y *float32, x *float32, gain *float32, n int, rstd float32)
 
 // sumAVX2 adds up x.
 //
@@ -227,6 +277,11 @@ func sumRowsAVX2(dst *float32, src *float32, n int, rows int, stride int)
 //go:noescape
 func normWeightAVX2(dgain *float32, dbias *float32, dy *float32, x *float32, mean *float32, rstd *float32, n int, rows int, stride int)
 
+// rmsWeightAVX2 is dgain += dy x rstd for each of rows rows, stride bytes apart.
+//
+//go:noescape
+func rmsWeightAVX2(dgain *float32, dy *float32, x *float32, rstd *float32, n int, rows int, stride int)
+
 // adamwAVX2 is one step of AdamW: see adamwTask.
 //
 //go:noescape
@@ -252,6 +307,10 @@ var rowOpsAVX2 = rowOps[float32]{
 	scale:           scaleAVX2,
 	gelu:            geluAVX2,
 	geluBackward:    geluBackwardAVX2,
+	swiglu:          swigluAVX2,
+	swigluBackward:  swigluBackwardAVX2,
+	turn:            turnAVX2,
+	scaleGain:       scaleGainAVX2,
 	sum:             sumAVX2,
 	dot:             dotAVX2,
 	squares:         squaresAVX2,
@@ -266,6 +325,7 @@ var rowOpsAVX2 = rowOps[float32]{
 	softmaxBackward: softmaxBackwardAVX2,
 	sumRows:         sumRowsAVX2,
 	normWeight:      normWeightAVX2,
+	rmsWeight:       rmsWeightAVX2,
 	adamw:           adamwAVX2,
 	sgd:             sgdAVX2,
 	dropout:         dropoutAVX2,

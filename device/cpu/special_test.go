@@ -54,6 +54,29 @@ func TestNaNAndInfinityPropagate(t *testing.T) {
 				mean, rstd := r.alloc(rows), r.alloc(rows)
 				r.do(func(k device.Kernels) { k.LayerNorm(y, mean, rstd, x, gain, gain, rows, width) })
 				check("LayerNorm", y, width, row)
+				if math.IsNaN(bad) { // 1/rms of a row with an infinity is 0, and silu has limits
+					r.do(func(k device.Kernels) { k.RMSNorm(y, rstd, x, gain, rows, width) })
+					check("RMSNorm", y, width, row)
+					gates, d, g := r.alloc(2*rows*width), r.alloc(2*rows*width), spoilt(2*rows*width, 2*2*width+at)
+					r.do(func(k device.Kernels) {
+						k.SwiGLU(y, g, rows, width)
+						k.SwiGLUBackward(d, clean, g, rows, width)
+						k.SwiGLUBackward(gates, x, r.random(2*rows*width), rows, width)
+					})
+					check("SwiGLU gate", y, width, one)
+					both := func(r, c int) bool { return r == 2 && c%width == at }
+					check("SwiGLUBackward gate", d, 2*width, both)
+					check("SwiGLUBackward dy", gates, 2*width, both)
+				}
+				r.do(func(k device.Kernels) { k.SwiGLU(y, spoilt(2*rows*width, 2*2*width+width+at), rows, width) })
+				check("SwiGLU up", y, width, one)
+				r.do(func(k device.Kernels) { k.RMSNormBackwardWeight(v, x, clean, clean.Sub(0, rows), rows, width) })
+				check("RMSNormBackwardWeight", v, width, col)
+				turned := r.alloc(3 * rows * 74)
+				r.do(func(k device.Kernels) {
+					k.RoPE(turned, spoilt(3*rows*74, 2*3*74+at), device.AttentionShape{Batch: 1, Tokens: rows, Heads: 1, HeadDim: 74})
+				})
+				check("RoPE", turned, 3*74, func(r, c int) bool { return r == 2 && (c == at || c == at+37) })
 				if !math.IsInf(bad, 0) { // gelu(+inf) is inf, gelu(-inf) and slopes have limits
 					r.do(func(k device.Kernels) { k.GELU(y, x) })
 					check("GELU", y, width, one)

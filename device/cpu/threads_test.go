@@ -53,6 +53,20 @@ func everything(r *rig) []output {
 		k.LayerNormBackwardInput(alloc(rows*width), device.Slice{}, dy, x, gain, means, rstds, rows, width)
 		kernel = "LayerNormBackwardWeight"
 		k.LayerNormBackwardWeight(alloc(width), alloc(width), dy, x, means, rstds, rows, width)
+		kernel = "RMSNorm"
+		k.RMSNorm(alloc(rows*width), alloc(rows), x, gain, rows, width)
+		kernel = "RMSNormBackwardInput"
+		k.RMSNormBackwardInput(alloc(rows*width), x, dy, x, gain, rstds, rows, width)
+		k.RMSNormBackwardInput(alloc(rows*width), device.Slice{}, dy, x, gain, rstds, rows, width)
+		kernel = "RMSNormBackwardWeight"
+		k.RMSNormBackwardWeight(alloc(width), dy, x, rstds, rows, width)
+		kernel = "SwiGLU"
+		half := big.Sub(0, rows*50)
+		k.SwiGLU(alloc(rows*25), half, rows, 25)
+		k.SwiGLUBackward(alloc(rows*50), x.Sub(0, rows*25), half, rows, 25)
+		kernel = "RoPE"
+		k.RoPE(alloc(rows*64*3), qkv16, shape16)
+		k.RoPEBackward(alloc(rows*64*3), qkv16, shape16)
 		kernel = "MatMul"
 		k.MatMul(alloc(rows*hidden), x, w, device.MatMul{M: rows, N: hidden, K: width, Bias: wb, GELU: alloc(rows * hidden)})
 		k.MatMul(alloc(width*hidden), x, dh, device.MatMul{M: width, N: hidden, K: rows, TransA: true})
@@ -79,6 +93,7 @@ func everything(r *rig) []output {
 		kernel = "Embed"
 		k.Embed(alloc(rows*width), tokens, table, positions, batch, context, width)
 		k.EmbedBackward(alloc(vocab*width), alloc(context*width), dy, tokens, batch, context, width)
+		k.Embed(alloc(rows*width), tokens, table, device.Slice{}, batch, context, width)
 		kernel = "CrossEntropy"
 		loss, l := alloc(rows), alloc(rows)
 		k.CrossEntropy(loss, l, x, zeros, rows, width)
@@ -119,7 +134,7 @@ func TestSameBitsForAnyNumberOfThreads(t *testing.T) {
 // The guarantee of Level's comment.
 func TestSameBitsAtEveryLevel(t *testing.T) {
 	equal := map[string]bool{"Add": true, "SumRows": true, "Embed": true, "Dropout": true, "Sum": true, "SumSquares": true, "AdamW": true,
-		"SGD": true, "LayerNormBackwardWeight": true}
+		"SGD": true, "LayerNormBackwardWeight": true, "RMSNormBackwardWeight": true, "RoPE": true}
 	levels := Levels()
 	best := everything(newRig(t, device.F32, 1))
 	for _, level := range levels[:len(levels)-1] {
@@ -162,6 +177,13 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 			k.LayerNorm(z, lse, l, x, v, v, 64, 64)
 			k.LayerNormBackwardInput(z, x, y, x, v, lse, l, 64, 64)
 			k.LayerNormBackwardWeight(v, lse, y, x, lse, l, 64, 64)
+			k.RMSNorm(z, lse, x, v, 64, 64)
+			k.RMSNormBackwardInput(z, x, y, x, v, lse, 64, 64)
+			k.RMSNormBackwardWeight(v, y, x, lse, 64, 64)
+			k.SwiGLU(z.Sub(0, n/2), x, 32, 64)
+			k.SwiGLUBackward(z, y.Sub(0, n/2), x, 32, 64)
+			k.RoPE(dqkv, qkv, shape)
+			k.RoPEBackward(dqkv, dqkv, shape)
 			k.GELU(z, x)
 			k.GELUBackward(z, y, x)
 			k.Attention(o, l, qkv, shape)

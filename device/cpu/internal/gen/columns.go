@@ -49,6 +49,25 @@ func (g *generator) columns(l level) {
 	}, "dy", "x")
 	f.end()
 
+	f = g.function(l, "rmsWeight", "is dgain += dy x rstd for each of rows rows, stride bytes apart.", nil,
+		pointer("dgain"), pointer("dy"), pointer("x"), pointer("rstd"), n, pointer("rows"), pointer("stride"))
+	rstd = f.unit()
+	f.eachRow(func() {
+		u, v := f.vec(), f.vec()
+		f.load(v, "x")
+		f.mul(v, v, wide(rstd))
+		f.load(u, "dy")
+		f.mul(v, v, u)
+		f.load(u, "dgain")
+		f.add(u, u, v)
+		f.store("dgain", u)
+		f.release(u, v)
+	}, func() {
+		f.op("VBROADCASTSS (%s), %s", f.reg["rstd"], f.r(rstd))
+		f.op("ADDQ $4, %s", f.reg["rstd"])
+	}, "dy", "x")
+	f.end()
+
 	f = g.function(l, "adamw", "is one step of AdamW: see adamwTask.", nil,
 		pointer("next"), pointer("m2"), pointer("v2"), pointer("w"), pointer("m"), pointer("v"), pointer("grad"), n,
 		float("gradScale"), float("beta1"), float("rest1"), float("beta2"), float("rest2"), float("step"), float("rsqrt"), float("epsilon"), float("decay"))

@@ -61,6 +61,21 @@ func (g *generator) rows(l level) {
 	})
 	f.end()
 
+	g.gated(l)
+
+	f = g.function(l, "scaleGain", "is y = x rstd gain.", nil, y, x, gain, n, float("rstd"))
+	rstd := f.broadcast("rstd")
+	f.loop(func() {
+		u, v := f.vec(), f.vec()
+		f.load(u, "x")
+		f.mul(u, u, rstd)
+		f.load(v, "gain")
+		f.mul(u, u, v)
+		f.store("y", u)
+		f.release(u, v)
+	})
+	f.end()
+
 	f = g.function(l, "sum", "adds up x.", []string{"total"}, x, n)
 	acc := f.vec()
 	f.zero(acc)
@@ -102,7 +117,7 @@ func (g *generator) rows(l level) {
 
 	f = g.function(l, "normalize", "is y = (x - mean) rstd gain + bias.", nil, y, x, gain, bias, n, float("mean"), float("rstd"))
 	mean = f.broadcast("mean")
-	rstd := f.broadcast("rstd")
+	rstd = f.broadcast("rstd")
 	f.loop(func() {
 		u, v, w := f.vec(), f.vec(), f.vec()
 		f.load(u, "x")
