@@ -7,6 +7,12 @@ const (
 	normFLOPs               = 8
 	normBackwardInputFLOPs  = 12
 	normBackwardWeightFLOPs = 6
+	rmsFLOPs                = 4
+	rmsBackwardInputFLOPs   = 9
+	rmsBackwardWeightFLOPs  = 4
+	swigluFLOPs             = 12
+	swigluBackwardFLOPs     = 20
+	turnFLOPs               = 3
 	geluFLOPs               = 16
 	geluBackwardFLOPs       = 24
 	dropoutFLOPs            = 8

@@ -38,13 +38,19 @@ func (e *embedding) Forward(k device.Kernels, c *Call) {
 func (e *embedding) BackwardInput(device.Kernels, *Call) {}
 
 func (e *embedding) BackwardWeight(k device.Kernels, c *Call) {
+	k.EmbedBackward(c.Grads[0], c.Grads[1], e.masked(k, c), c.Tokens, c.Rows, c.Context, e.c.Width)
+}
+
+// masked is the gradient of the sum, behind its mask.
+func (e *embedding) masked(k device.Kernels, c *Call) device.Slice {
 	dx := c.DOut[0]
-	if d := e.mask(c); d.P > 0 {
-		masked := c.Work.Sub(0, dx.Len)
-		k.Dropout(masked, device.Slice{}, dx, d)
-		dx = masked
+	d := e.mask(c)
+	if d.P == 0 {
+		return dx
 	}
-	k.EmbedBackward(c.Grads[0], c.Grads[1], dx, c.Tokens, c.Rows, c.Context, e.c.Width)
+	masked := c.Work.Sub(0, dx.Len)
+	k.Dropout(masked, device.Slice{}, dx, d)
+	return masked
 }
 
 func (e *embedding) mask(c *Call) device.Dropout {

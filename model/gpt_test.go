@@ -44,7 +44,7 @@ func TestRegistry(t *testing.T) {
 	if err != nil || m.Kind != "gpt" || len(m.Layers) != 5 || m.Context != 4 || m.Vocab != 5 {
 		t.Fatalf("built %+v, %v", m, err)
 	}
-	if _, err := model.Build("gtp", c); err == nil || err.Error() != `model.kind: "gtp" is not known; legal: gpt` {
+	if _, err := model.Build("gtp", c); err == nil || err.Error() != `model.kind: "gtp" is not known; legal: gpt, llama` {
 		t.Errorf("error %v", err)
 	}
 	for _, k := range model.Kinds() {

@@ -15,7 +15,8 @@ type Config struct {
 
 // Registry has the constructor of every kind of model that a job file can name.
 var Registry = map[string]func(Config) (*Model, error){
-	"gpt": func(c Config) (*Model, error) { return GPT(GPTConfig(c)) },
+	"gpt":   func(c Config) (*Model, error) { return GPT(GPTConfig(c)) },
+	"llama": func(c Config) (*Model, error) { return Llama(LlamaConfig(c)) },
 }
 
 // Build makes a model of a kind of Registry.

@@ -9,10 +9,14 @@ import (
 	"github.com/troupe-train/troupe/model/check"
 )
 
-// TestSegments checks every segment of a GPT, with and without dropout, on full, short and single rows.
+// TestSegments checks every segment of every kind of model, with and without dropout, on full, short and single rows.
 func TestSegments(t *testing.T) {
-	for _, dropout := range []float64{0, 0.25} {
-		m, err := model.GPT(model.GPTConfig{Layers: 1, Width: 6, Heads: 2, Context: 5, Vocab: 7, Dropout: dropout})
+	for _, c := range []struct {
+		kind    string
+		width   int
+		dropout float64
+	}{{"gpt", 6, 0}, {"gpt", 6, 0.25}, {"llama", 8, 0}, {"llama", 8, 0.25}} {
+		m, err := model.Build(c.kind, model.Config{Layers: 1, Width: c.width, Heads: 2, Context: 5, Vocab: 7, Dropout: c.dropout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +27,7 @@ func TestSegments(t *testing.T) {
 					{Rows: 2, Context: 4, Vocab: m.Vocab, Layer: li, Seed: 2},
 					{Rows: 1, Context: 1, Vocab: m.Vocab, Layer: li, Seed: 3},
 				} {
-					t.Run(fmt.Sprintf("dropout %g/%s/%s/%dx%d", dropout, l.Name, s.Spec().Name, o.Rows, o.Context), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/dropout %g/%s/%s/%dx%d", c.kind, c.dropout, l.Name, s.Spec().Name, o.Rows, o.Context), func(t *testing.T) {
 						if err := check.Segment(s, o); err != nil {
 							t.Error(err)
 						}

@@ -16,7 +16,7 @@ type Job struct {
 
 // Model says what is trained.
 type Model struct {
-	Kind    string `yaml:"kind"`    // gpt; default gpt
+	Kind    string `yaml:"kind"`    // gpt, llama; default gpt
 	Layers  int    `yaml:"layers"`  // transformer blocks, without embedding and head; required
 	Width   int    `yaml:"width"`   // elements of a token's activation; required
 	Heads   int    `yaml:"heads"`   // attention heads; must divide the width; required

@@ -100,7 +100,7 @@ layout: {pipeline: 1}
 		}
 	}
 	c := job.Model
-	m, err := model.Build("gpt", model.Config{Layers: c.Layers, Width: c.Width, Heads: c.Heads, Context: c.Context, Vocab: tinyVocab, Dropout: c.Dropout})
+	m, err := model.Build(c.Kind, model.Config{Layers: c.Layers, Width: c.Width, Heads: c.Heads, Context: c.Context, Vocab: tinyVocab, Dropout: c.Dropout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,8 @@ func TestWeightsDoNotDependOnTheLayout(t *testing.T) {
 		{name: "seven blocks", set: []string{"model.layers=7", "train.steps=5"}, pipelines: []int{1, 2, 3, 9}, data: []int{1, 3}},
 		{name: "one micro-batch", set: []string{"train.batch=2", "train.micro_batch=2"}, pipelines: []int{1, 4}, data: []int{1}},
 		{name: "ragged", set: []string{"train.micro_batch=4", "model.dropout=0.1"}, pipelines: []int{1, 3}, data: []int{1, 2, 3}},
+		{name: "llama", set: []string{"model.kind=llama", "model.dropout=0.1"}, pipelines: []int{1, 3}, data: []int{1, 2},
+			more: [][]string{{"train.threads=1"}, {"train.threads=3"}}},
 		{name: "sgd", set: []string{"train.optimizer.kind=sgd", "train.optimizer.momentum=0.9", "train.steps=5"}, pipelines: []int{1, 3}, data: []int{1, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
