@@ -160,6 +160,8 @@ func TestValidateRefuses(t *testing.T) {
 		{[]string{"model.width=1048576", "model.heads=1", "model.layers=4096"}, "model.layers: 4096 with model.width 1048576 makes about"},
 		{[]string{"model.context=16777216", "model.heads=1"}, "train.micro_batch: 4 with model.context 16777216"},
 		{[]string{"model.dropout=1"}, "model.dropout: is 1; numbers from 0 up to but not including 1 are legal"},
+		{[]string{"model.kind=llama", "model.width=9", "model.heads=3"},
+			`model.heads: 3 heads of model.width 9 have 3 elements each; a llama turns pairs of them, so the width of a head must be even`},
 		{[]string{"model.kind=gtp"}, `model.kind: is "gtp"; legal: gpt, llama; did you mean gpt?`},
 		{[]string{"model.vocab="}, "model.vocab: is empty"},
 		{[]string{"data.text="}, "data.text: is empty"},

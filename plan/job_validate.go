@@ -123,6 +123,14 @@ func (j *Job) checkModel() *JobError {
 		lo, hi := nearestDivisors(m.Width, m.Heads)
 		return bad("model.heads", "is %d, which does not divide model.width %d; the nearest legal heads are %d and %d", m.Heads, m.Width, lo, hi)
 	}
+	// What a kind asks for beyond that, it says when a model of one layer is made; the vocabulary is not known yet.
+	if _, err := model.Build(m.Kind, model.Config{Layers: 1, Width: m.Width, Heads: m.Heads, Context: m.Context, Vocab: 1, Dropout: m.Dropout}); err != nil {
+		key, text, found := strings.Cut(err.Error(), ": ")
+		if !found {
+			key, text = "model", key
+		}
+		return bad(key, "%s", text)
+	}
 	if m.Vocab == "" {
 		return bad("model.vocab", `is empty; "bytes" or the path of a saved vocabulary is legal`)
 	}
