@@ -169,6 +169,18 @@ func (o KernelOptions) cases() []kernelCase {
 			dgain, dbias, dy, x, mean, rstd := r.alloc(device.F32, d), r.alloc(device.F32, d), r.floats(n*d), r.floats(n*d), r.floats(n), r.floats(n)
 			return func(k device.Kernels) { k.LayerNormBackwardWeight(dgain, dbias, dy, x, mean, rstd, n, d) }
 		}},
+		{"RMS norm", fmt.Sprintf("%dx%d", n, d), 4 * float64(n*d), 2*n*d + n, func(r *rig) func(device.Kernels) {
+			y, rstd, x, gain := r.alloc(device.F32, n*d), r.alloc(device.F32, n), r.floats(n*d), r.floats(d)
+			return func(k device.Kernels) { k.RMSNorm(y, rstd, x, gain, n, d) }
+		}},
+		{"SwiGLU", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (5 + exponential), 12 * n * d, func(r *rig) func(device.Kernels) {
+			y, x := r.alloc(device.F32, 4*n*d), r.floats(8*n*d)
+			return func(k device.Kernels) { k.SwiGLU(y, x, n, 4*d) }
+		}},
+		{"SwiGLU, backward", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (10 + exponential), 20 * n * d, func(r *rig) func(device.Kernels) {
+			dx, dy, x := r.alloc(device.F32, 8*n*d), r.floats(4*n*d), r.floats(8*n*d)
+			return func(k device.Kernels) { k.SwiGLUBackward(dx, dy, x, n, 4*d) }
+		}},
 		{"GELU, backward", fmt.Sprint(4 * n * d), float64(4*n*d) * (14 + exponential), 12 * n * d, func(r *rig) func(device.Kernels) {
 			dx, dy, x := r.alloc(device.F32, 4*n*d), r.floats(4*n*d), r.floats(4*n*d)
 			return func(k device.Kernels) { k.GELUBackward(dx, dy, x) }
