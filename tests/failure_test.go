@@ -148,7 +148,7 @@ func TestNodesFromElsewhere(t *testing.T) {
 // TestWrongNodesInOneProcess: the same in one process, with errors instead of lines.
 func TestWrongNodesInOneProcess(t *testing.T) {
 	want := train(t, []string{"layout.pipeline=2"})
-	got, err, ends := companyAt(context.Background(), t, []string{"layout.pipeline=2"}, supervisor.Cluster{
+	got, ends, err := company(context.Background(), t, []string{"layout.pipeline=2"}, supervisor.Cluster{
 		Nodes: 2, Listen: "127.0.0.1:0",
 		Spawn: func(ctx context.Context, number int, address, token string, _ func(error)) error {
 			for _, wrong := range []string{"small.GUESSED", "other" + strings.TrimPrefix(token, "small")} {

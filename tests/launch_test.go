@@ -58,14 +58,9 @@ func checkStart(t *testing.T, said []string, nodes int) {
 	}
 }
 
-// company launches over nodes that are goroutines of this process, and returns what they ended with.
-func company(ctx context.Context, t testing.TB, set []string, nodes int, opts ...supervisor.Option) (*supervisor.Result, error, []error) {
-	t.Helper()
-	return companyAt(ctx, t, set, supervisor.Cluster{Nodes: nodes, Listen: "127.0.0.1:0"}, opts...)
-}
-
-// companyAt is company with a cluster of which Spawn, if it is there, is called before a node is started.
-func companyAt(ctx context.Context, t testing.TB, set []string, c supervisor.Cluster, opts ...supervisor.Option) (*supervisor.Result, error, []error) {
+// company launches over nodes that are goroutines of this process, and returns what they ended with. The Spawn of the
+// cluster, if it is there, is called before a node is started.
+func company(ctx context.Context, t testing.TB, set []string, c supervisor.Cluster, opts ...supervisor.Option) (*supervisor.Result, []error, error) {
 	t.Helper()
 	var all sync.WaitGroup
 	ends := make([]error, c.Nodes)
@@ -85,7 +80,7 @@ func companyAt(ctx context.Context, t testing.TB, set []string, c supervisor.Clu
 	}
 	r, err := supervisor.Launch(ctx, job(t, set...), c, opts...)
 	all.Wait()
-	return r, err, ends
+	return r, ends, err
 }
 
 type discard struct{}
@@ -109,7 +104,7 @@ func TestSamePort(t *testing.T) {
 		n = 2
 	}
 	for i := range n {
-		got, err, ends := companyAt(context.Background(), t, set, supervisor.Cluster{Nodes: 2, Listen: address})
+		got, ends, err := company(context.Background(), t, set, supervisor.Cluster{Nodes: 2, Listen: address})
 		if err != nil || slices.ContainsFunc(ends, func(err error) bool { return err != nil }) {
 			t.Fatalf("launch %d: %v, nodes %v", i+1, err, ends)
 		}

@@ -106,7 +106,7 @@ func TestRandomBytes(t *testing.T) {
 	var notes []string
 	var x *intruder
 	rounds := uint64(0)
-	got, err, ends := companyAt(context.Background(), t, set, supervisor.Cluster{
+	got, ends, err := company(context.Background(), t, set, supervisor.Cluster{
 		Nodes: 2, Listen: "127.0.0.1:0",
 		Spawn: func(_ context.Context, number int, address, token string, _ func(error)) error {
 			if number == 1 {
