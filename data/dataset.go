@@ -1,6 +1,9 @@
 package data
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 )
 
@@ -46,6 +49,8 @@ type Stats struct {
 	// Windows are the samples of an epoch; HeldWindows the sequences that the held-out text has
 	// room for.
 	Windows, HeldWindows int64
+	// SHA256 is the hash of all documents and of where they are cut for training and evaluation, in hexadecimal.
+	SHA256 string
 }
 
 // Open reads a text and turns it into tokens. The error is one line that names what was given and
@@ -70,12 +75,16 @@ func Open(o Options) (*Dataset, error) {
 	encode := encoder(o.Tokenizer)
 	var tokens []int32
 	var part []byte
+	sum := sha256.New()
 	add := func(c column, text []byte) {
 		if len(text) > 0 {
 			part = append(append(part[:0], text...), Separator)
 			tokens = encode(tokens[:0], part)
 			c.append(tokens)
 		}
+		// The length keeps documents, and their two parts, apart.
+		sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text))))
+		sum.Write(text)
 	}
 	for doc, err := range text.Documents() {
 		if err != nil {
@@ -86,6 +95,7 @@ func Open(o Options) (*Dataset, error) {
 		add(d.train, doc.Train)
 		add(d.held, doc.Held)
 	}
+	d.stats.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	d.stats.Skipped = text.Files() - d.stats.Files
 	if d.stats.Files == 0 {
 		return nil, text.errorf("no text in it: its %d files are empty or contain zero bytes", text.Files())

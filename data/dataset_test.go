@@ -69,7 +69,7 @@ func TestOpenReadsFilesInSortedOrder(t *testing.T) {
 		}
 	}
 	d := open(t, Options{Text: dir, Match: "*.go", Context: 2})
-	want := Stats{Files: 5, Skipped: 2, Bytes: 10, TrainTokens: 15, Windows: 6}
+	want := Stats{Files: 5, Skipped: 2, Bytes: 10, TrainTokens: 15, Windows: 6, SHA256: d.Stats().SHA256}
 	if d.Stats() != want {
 		t.Errorf("stats %+v, want %+v", d.Stats(), want)
 	}
@@ -296,5 +296,23 @@ func BenchmarkOpen(b *testing.B) {
 		d := open(b, Options{Text: "$GOROOT/src", Match: "*.go", Holdout: 0.05, Context: 256})
 		b.SetBytes(d.Stats().Bytes)
 		b.ReportMetric(float64(d.Stats().HeldTokens)/float64(d.Stats().TrainTokens+d.Stats().HeldTokens), "held")
+	}
+}
+
+// TestSHA256: the hash tells texts of the same size apart, and is that of the text alone.
+func TestSHA256(t *testing.T) {
+	sum := func(text string, seed uint64) string {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, Options{Text: dir, Context: 1, Seed: seed}).Stats().SHA256
+	}
+	a, b := sum("some text", 1), sum("same text", 1)
+	if a == b {
+		t.Error("two texts have one hash")
+	}
+	if again := sum("some text", 2); again != a {
+		t.Errorf("one text has the hashes %s and %s", a, again)
 	}
 }

@@ -42,6 +42,7 @@ type Generator struct {
 	model     *model.Model
 	tokenizer data.Tokenizer
 	step      int64
+	skipped   []error
 	account   *device.Account
 	device    device.Device
 	stream    device.Stream
@@ -61,7 +62,7 @@ func OpenGenerator(dir string) (*Generator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job in %s: %w", c.Path(), err)
 	}
-	g := &Generator{step: meta.Step, account: device.NewAccount("generator", 0)}
+	g := &Generator{step: meta.Step, skipped: c.Skipped(), account: device.NewAccount("generator", 0)}
 	if g.tokenizer, err = data.ParseTokenizer([]byte(meta.Tokenizer)); err != nil {
 		return nil, fmt.Errorf("vocabulary in %s: %w", c.Path(), err)
 	}
@@ -108,6 +109,9 @@ func (g *Generator) do(work func(device.Kernels) error) error {
 
 // Step is the number of steps that the model was trained.
 func (g *Generator) Step() int64 { return g.step }
+
+// Skipped says why newer checkpoints were not loaded.
+func (g *Generator) Skipped() []error { return g.skipped }
 
 // Close gives everything back.
 func (g *Generator) Close() error {

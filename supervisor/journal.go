@@ -236,7 +236,7 @@ func ParseJournal(data []byte) (l *Ledger, whole int, err error) {
 			if n == 1 {
 				return nil, 0, ErrNotJournal
 			}
-			return nil, 0, fmt.Errorf("entry %d is damaged, and there are others behind it", n)
+			return nil, 0, fmt.Errorf("entry %d is damaged, and there are others behind it; the checkpoints do not depend on it: move it away to go on without a proof of what came before", n)
 		}
 		if err := l.apply(e); err != nil {
 			return nil, 0, fmt.Errorf("entry %d: %w", n, err)

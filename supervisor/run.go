@@ -76,6 +76,7 @@ type footing struct {
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, ends: map[int][]time.Time{}, timeline: NewTimeline(time.Now())}
 	var windows int64
+	var text string
 	var notes []string // told when nothing can be refused any more
 	m := o.model
 	r.tokenizer = data.Bytes
@@ -102,11 +103,11 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 		}
 		r.source = d
 		s := d.Stats()
-		windows = s.Windows
+		windows, text = s.Windows, s.SHA256
 		notes = append(notes, fmt.Sprintf("data: %d files, %d tokens for training, %d held out", s.Files, s.TrainTokens, s.HeldTokens))
 	}
 	var err error
-	if r.store, err = openStore(job, m, r.tokenizer, o.mode); err != nil {
+	if r.store, err = openStore(job, m, r.tokenizer, text, o.mode); err != nil {
 		return nil, err
 	}
 	if r.plan, err = plan.New(job, m, plan.Options{Resume: r.store.resumes(), Nodes: nodes}); err != nil {

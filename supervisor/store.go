@@ -26,6 +26,7 @@ type store struct {
 	meta   checkpoint.Meta
 	opened *checkpoint.Checkpoint // what the run resumes from; nil for a fresh one
 	clears bool                   // the run overwrites the checkpoints that are there
+	lock   *checkpoint.Lock       // keeps other runs out of dir
 	saved  func(CheckpointDone)
 
 	note func(string)
@@ -41,8 +42,9 @@ type store struct {
 var kinds = []checkpoint.Kind{checkpoint.Weight, checkpoint.FirstMoment, checkpoint.SecondMoment}
 
 // openStore prepares save.dir and, when the run resumes, opens the newest complete checkpoint.
-func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, mode checkpoint.Mode) (*store, error) {
-	s := &store{dir: job.Save.Dir, keep: job.Save.Keep}
+// text is a hash of what it is trained on; empty where that is not known.
+func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, text string, mode checkpoint.Mode) (s *store, err error) {
+	s = &store{dir: job.Save.Dir, keep: job.Save.Keep}
 	if s.dir == "" {
 		if mode != checkpoint.Fresh {
 			return nil, fmt.Errorf("save.dir is empty: there is nothing to resume from or to overwrite")
@@ -53,7 +55,7 @@ func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, mode checkpoint.
 	if err != nil {
 		return nil, err
 	}
-	text, err := yaml.Marshal(job)
+	file, err := yaml.Marshal(job)
 	if err != nil {
 		return nil, err
 	}
@@ -68,28 +70,49 @@ func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, mode checkpoint.
 			{Key: "vocabulary", Value: fmt.Sprintf("%s of %d tokens, sha256 %.12x", t.Kind(), t.Size(), sha256.Sum256(vocabulary))},
 			{Key: "train.seed", Value: fmt.Sprint(job.Train.Seed)},
 			{Key: "train.batch", Value: fmt.Sprint(job.Train.Batch)},
+			{Key: "model.dropout", Value: fmt.Sprint(job.Model.Dropout)},
+			{Key: "text", Value: fmt.Sprintf("sha256 %.12s", text)},
 		},
-		Job:       string(text),
+		Job:       string(file),
 		Tokenizer: string(vocabulary),
+	}
+	defer func() {
+		if err != nil {
+			s, err = nil, errors.Join(err, s.close())
+		}
+	}()
+	// A folder that is not there yet, or cannot be one, is what Prepare deals with.
+	if err := s.acquire(); errors.Is(err, checkpoint.ErrInUse) {
+		return s, err
 	}
 	if mode == checkpoint.Overwrite {
 		s.clears = true
 		return s, checkpoint.Allow(s.dir, mode)
 	}
 	if err := checkpoint.Prepare(s.dir, mode); err != nil {
-		return nil, err
+		return s, err
+	}
+	if err := s.acquire(); err != nil {
+		return s, err
 	}
 	if mode != checkpoint.Resume {
 		return s, nil
 	}
 	if s.opened, err = checkpoint.Open(s.dir); err != nil {
-		return nil, err
+		return s, err
 	}
 	if err := s.opened.Match(s.meta); err != nil {
-		s.opened.Close()
-		return nil, fmt.Errorf("resume from %s: %w", s.opened.Path(), err)
+		return s, fmt.Errorf("resume from %s: %w", s.opened.Path(), err)
 	}
 	return s, nil
+}
+
+// acquire locks the folder, unless it is locked already.
+func (s *store) acquire() (err error) {
+	if s.lock == nil {
+		s.lock, err = checkpoint.Acquire(s.dir)
+	}
+	return err
 }
 
 // begin removes the checkpoints that the run overwrites. It is called when all actors are alive and
@@ -98,7 +121,10 @@ func (s *store) begin() error {
 	if !s.clears {
 		return nil
 	}
-	return checkpoint.Prepare(s.dir, checkpoint.Overwrite)
+	if err := checkpoint.Prepare(s.dir, checkpoint.Overwrite); err != nil {
+		return err
+	}
+	return s.acquire()
 }
 
 func (s *store) resumes() bool { return s.opened != nil }
@@ -123,7 +149,11 @@ func (s *store) use(p *plan.Plan) {
 	}
 }
 
-func (s *store) close() error {
+// close ends the use of the folder.
+func (s *store) close() error { return errors.Join(s.leave(), s.lock.Release()) }
+
+// leave closes the checkpoint that the run went on from.
+func (s *store) leave() error {
 	if s.opened == nil {
 		return nil
 	}
@@ -208,7 +238,7 @@ func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]fl
 // but older. Where there is none, it goes on from the seed. With forget set, the checkpoints after it are
 // removed: they are of steps that will be others.
 func (s *store) back(atMost int64, older int, forget bool) error {
-	if err := s.close(); err != nil {
+	if err := s.leave(); err != nil {
 		return err
 	}
 	s.opened, s.clears, s.unsaved = nil, false, nil

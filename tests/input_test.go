@@ -91,6 +91,7 @@ func TestBadInput(t *testing.T) {
 		{"check nothing", []string{"checkpoint", "check", none}, 1, []string{none}},
 		{"vocabulary for nobody", command(t, "vocabulary", nil), 2, []string{"--out"}},
 		{"vocabulary of a byte", command(t, "vocabulary", nil, "--size", "1", "--out", none), 2, []string{"1 tokens", "257"}},
+		{"vocabulary over a file", command(t, "vocabulary", nil, "--out", filepath.Join(short, "a.txt")), 2, []string{"a.txt", "already", "--overwrite"}},
 		{"vocabulary to nowhere", command(t, "vocabulary", nil, "--out", filepath.Join(none, "v")), 1, []string{"no folder " + none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,6 +29,9 @@ func generateCommand() *cobra.Command {
 				return err
 			}
 			defer g.Close()
+			for _, reason := range g.Skipped() {
+				fmt.Fprintln(c.ErrOrStderr(), "not loaded:", reason)
+			}
 			fmt.Fprintf(c.ErrOrStderr(), "model of step %d\n", g.Step())
 			out := c.OutOrStdout()
 			if _, err := fmt.Fprint(out, prompt); err != nil {

@@ -15,6 +15,7 @@ func vocabularyCommand() *cobra.Command {
 	var set []string
 	var size int
 	var out string
+	var overwrite bool
 	c := &cobra.Command{
 		Use:   "vocabulary JOB.yaml --size N --out FILE",
 		Short: "Train a BPE vocabulary on the text of a job",
@@ -38,6 +39,9 @@ func vocabularyCommand() *cobra.Command {
 			if folder, err := os.Stat(filepath.Dir(out)); err != nil || !folder.IsDir() {
 				return fmt.Errorf("--out %s: there is no folder %s", out, filepath.Dir(out))
 			}
+			if _, err := os.Stat(out); err == nil && !overwrite {
+				return usage(fmt.Errorf("--out %s: there is such a file already; --overwrite replaces it", out))
+			}
 			v, err := data.TrainTokenizer(data.Options{
 				Text: job.Data.Text, Match: job.Data.Match, Holdout: job.Data.Holdout, LimitBytes: job.Data.LimitBytes,
 			}, size)
@@ -55,5 +59,6 @@ func vocabularyCommand() *cobra.Command {
 	f.StringArrayVar(&set, "set", nil, "set a key of the job; may be repeated")
 	f.IntVar(&size, "size", 2048, "number of tokens, the 256 bytes included")
 	f.StringVar(&out, "out", "", "file to write")
+	f.BoolVar(&overwrite, "overwrite", false, "replace the file if it is there")
 	return c
 }
