@@ -40,8 +40,20 @@ func loadFaults(path string) ([]fault.Fault, error) {
 
 // processes are those of the nodes that this process has started, for faults to strike.
 type processes struct {
+	running sync.WaitGroup
+
 	mu  sync.Mutex
 	pid map[int]int // by number of the node
+}
+
+// wait waits until all have ended and said their last words, but not for ever.
+func (p *processes) wait(d time.Duration) {
+	ended := make(chan struct{})
+	go func() { p.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(d):
+	}
 }
 
 func (p *processes) add(node, pid int) {

@@ -42,6 +42,7 @@ func launchCommand() *cobra.Command {
 				Replace: !external,
 				Host:    started,
 			}, append(o.options(), supervisor.WithProgress(show.progress))...)
+			started.wait(2 * time.Second) // the last line is ours
 			return show.finish(result, refused(err))
 		},
 	}

@@ -72,14 +72,14 @@ func spawner(external bool, show *display, started *processes) func(ctx context.
 			return err
 		}
 		started.add(number, c.Process.Pid)
-		go func() {
+		started.running.Go(func() {
 			err := c.Wait()
 			log.flush()
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
 			ended(fmt.Errorf("node %d has ended: %w", number, err))
-		}()
+		})
 		return nil
 	}
 }
