@@ -190,27 +190,34 @@ func (n *Node) Spawn(a Actor) error {
 // other nodes go Arrived, and Failed to the trainer. The reference of an Arrived payload goes to the
 // machine, or is released when Send returns an error.
 func (n *Node) Send(to plan.ActorID, e machine.Event) error {
-	if n.sendHere(to, e) {
+	here, err := n.sendHere(to, e)
+	if here {
 		return nil
 	}
-	err := n.sendAway(to, e)
+	if err == nil {
+		err = n.sendAway(to, e)
+	}
 	if a, ok := e.(machine.Arrived); ok && a.Message.Payload != nil {
 		a.Message.Payload.Release() // the transport has taken its own
 	}
 	return err
 }
 
-// sendHere gives an event to an actor that is alive on this node, if its life is the one that counts. It comes
-// before a retirement or not at all.
-func (n *Node) sendHere(to plan.ActorID, e machine.Event) bool {
+// sendHere gives an event to an actor that is alive on this node, if its life is the one that counts, and reports
+// whether it did. Whether somebody lives here is decided in one piece: an event comes before a retirement or a
+// birth, or behind it, and is never held to be for nobody because it came in between.
+func (n *Node) sendHere(to plan.ActorID, e machine.Event) (bool, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	s := n.shells[to]
-	if s == nil || n.over(s) {
-		return false
+	if s != nil && !n.over(s) {
+		s.address.tell(e)
+		return true, nil
 	}
-	s.address.tell(e)
-	return true
+	if l, ok := n.directory.get(to); ok && l.node == n.options.Index && s == nil && !n.retired[to] && l.incarnation == 0 {
+		return false, fmt.Errorf("actors: %s is not alive on %s: %w", to, n.options.Name, ErrUnknownActor)
+	}
+	return false, nil
 }
 
 // over reports whether another life of an actor counts than the one on this node.
@@ -219,7 +226,7 @@ func (n *Node) over(s *shell) bool {
 	return l.node != n.options.Index || l.incarnation > s.actor.Incarnation
 }
 
-// sendAway sends an event to an actor that is not alive on this node. What is for a life that has not begun
+// sendAway sends an event to an actor that does not live on this node. What is for a life that has not begun
 // vanishes: its sender keeps it, and sends it again when it is told of that life.
 func (n *Node) sendAway(to plan.ActorID, e machine.Event) error {
 	l, ok := n.directory.get(to)
@@ -227,15 +234,8 @@ func (n *Node) sendAway(to plan.ActorID, e machine.Event) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("actors: %s is not in the placement: %w", to, ErrUnknownActor)
-	case at == nowhere:
+	case at == nowhere, at == n.options.Index:
 		return nil
-	case at == n.options.Index:
-		n.mu.RLock()
-		defer n.mu.RUnlock()
-		if n.retired[to] || l.incarnation > 0 {
-			return nil
-		}
-		return fmt.Errorf("actors: %s is not alive on %s: %w", to, n.options.Name, ErrUnknownActor)
 	}
 	switch e := e.(type) {
 	case machine.Arrived:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -269,5 +270,50 @@ func TestUnknownActorIsAnErrorAtOnce(t *testing.T) {
 	}
 	if held.Held() != 0 {
 		t.Fatal("the payloads were not released")
+	}
+}
+
+// TestSendsMeetBirths: whoever sends to an actor that dies and is born again meanwhile never hears that it is unknown. What
+// comes too early vanishes, and is sent again by whoever is told of the new life.
+func TestSendsMeetBirths(t *testing.T) {
+	var ids []plan.ActorID
+	for d := range 300 {
+		ids = append(ids, plan.StageID(0, d))
+	}
+	c := newCast(t, Options{Placement: place(ids...)})
+	account, stream := device.NewAccount("a", 0), newFakeStream()
+	c.streams = append(c.streams, stream)
+	spawn := func(id plan.ActorID, life int) {
+		if err := c.Spawn(Actor{Machine: &fakeMachine{id: id, handle: discard}, Executor: &fakeExecutor{}, Device: fakeDevice{}, Account: account, Stream: stream, Incarnation: life}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var now atomic.Int32
+	ended := make(chan error, 1)
+	for _, id := range ids {
+		spawn(id, 0)
+	}
+	go func() {
+		for {
+			i := int(now.Load())
+			if i == len(ids) {
+				ended <- nil
+				return
+			}
+			if err := c.Send(ids[i], machine.Begin{}); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for i, id := range ids {
+		if err := c.Retire(within(patience), id); err != nil {
+			t.Fatal(err)
+		}
+		spawn(id, 1)
+		now.Store(int32(i + 1))
+	}
+	if err := receive(t, ended, "end of the sends"); err != nil {
+		t.Fatal(err)
 	}
 }
