@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-train/troupe/device/cpu"
@@ -18,10 +20,21 @@ func peak(threads int) float64 {
 	levels := cpu.Levels()
 	level := levels[len(levels)-1]
 	done := make([]float64, threads)
-	began := time.Now()
+	var ready atomic.Int64
+	var began time.Time
 	var group sync.WaitGroup
 	for i := range threads {
-		group.Go(func() { done[i] = cpu.FusedMultiplyAdds(level, peakMillions) })
+		group.Go(func() {
+			cpu.FusedMultiplyAdds(level, peakMillions/4) // until every thread has a processor of its own
+			if ready.Add(1) == int64(threads) {
+				began = time.Now()
+				ready.Add(1)
+			}
+			for ready.Load() <= int64(threads) {
+				runtime.Gosched()
+			}
+			done[i] = cpu.FusedMultiplyAdds(level, peakMillions)
+		})
 	}
 	group.Wait()
 	elapsed := time.Since(began)

@@ -18,6 +18,10 @@ const Repetitions = 15
 // repetition is about how long one repetition takes: short kernels run several times in it.
 const repetition = 2 * time.Millisecond
 
+// warmth is for how long a kernel runs before a repetition: in a step kernels follow each other and find the workers awake and each
+// on a processor of its own, which a scheduler needs some milliseconds for.
+const warmth = 4 * time.Millisecond
+
 // ParseLevel finds a level of the kernels of this processor by name; the empty name is the highest.
 func ParseLevel(name string) (cpu.Level, error) {
 	if name == "" {
@@ -97,11 +101,14 @@ func (r *rig) ints(n, below int) device.Slice {
 	return s
 }
 
-// seconds runs a kernel times times and returns the time of one.
-func (r *rig) seconds(kernel func(device.Kernels), times int) (float64, error) {
+// seconds runs a kernel times times, after it has run it as often as warm says, and returns the time of one.
+func (r *rig) seconds(kernel func(device.Kernels), warm, times int) (float64, error) {
 	var elapsed time.Duration
 	done := make(chan error, 1)
 	r.stream.Do(func(k device.Kernels) error {
+		for range warm {
+			kernel(k)
+		}
 		began := time.Now()
 		for range times {
 			kernel(k)
@@ -124,16 +131,17 @@ func (r *rig) time(ctx context.Context, repetitions int, kernels ...func(device.
 	if repetitions == 0 {
 		repetitions = Repetitions
 	}
-	times := make([]int, len(kernels))
+	times, warm := make([]int, len(kernels)), make([]int, len(kernels))
 	for i, kernel := range kernels {
-		if _, err := r.seconds(kernel, 1); err != nil { // the first call grows scratch memory
+		if _, err := r.seconds(kernel, 0, 1); err != nil { // the first call grows scratch memory
 			return timing{}, err
 		}
-		s, err := r.seconds(kernel, 1)
+		s, err := r.seconds(kernel, 1, 1)
 		if err != nil {
 			return timing{}, err
 		}
-		times[i] = max(1, int(repetition.Seconds()/max(s, 1e-7)))
+		s = max(s, 1e-7)
+		times[i], warm[i] = max(1, int(repetition.Seconds()/s)), int(warmth.Seconds()/s)
 	}
 	samples := make([][]float64, len(kernels))
 	var peaks []float64
@@ -143,7 +151,7 @@ func (r *rig) time(ctx context.Context, repetitions int, kernels ...func(device.
 		}
 		peaks = append(peaks, peak(r.threads))
 		for i, kernel := range kernels {
-			s, err := r.seconds(kernel, times[i])
+			s, err := r.seconds(kernel, warm[i], times[i])
 			if err != nil {
 				return timing{}, err
 			}

@@ -1,6 +1,10 @@
 package cpu
 
-import "golang.org/x/sys/cpu"
+import (
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+)
 
 //go:generate go run ./internal/gen
 
@@ -31,6 +35,11 @@ func vectors(l Level) (*rowOps[float32], *productTable) {
 // of it is the peak of the core. It is 0 for Portable.
 func FusedMultiplyAdds(l Level, n int) float64 {
 	const sums, million = 12, 1_000_000
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var here seat
+	here.take()
+	defer here.leave()
 	switch l {
 	case AVX512:
 		times := n * million / (2 * sums * 16)

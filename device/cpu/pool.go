@@ -1,8 +1,10 @@
 package cpu
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-train/troupe/device"
 )
@@ -15,6 +17,7 @@ type task interface {
 // worker is one thread's scratch memory. Worker 0 is the owner of the stream.
 type worker struct {
 	id      int
+	seat    seat
 	scratch []byte
 	params  [26]uint32  // of a kernel in assembly
 	_       [align]byte // workers write their fields: keep them in cache lines of their own
@@ -25,69 +28,126 @@ type worker struct {
 // A run opens the gate; whoever comes in while it is open helps; the owner closes it when no tile
 // is left and waits only for those who are inside. So a worker that the operating system wakes late
 // delays nobody.
+//
+// Kernels follow each other within microseconds, and whoever goes to sleep in between is woken late. So those who wait
+// look again and again before they sleep: a helper for as long as that has been worth it lately.
 type pool struct {
 	workers []*worker
-	wake    []chan struct{} // one for each worker but the owner, capacity 1
-	stop    chan struct{}
+	helpers []*helper // the workers but the owner
 	ended   sync.WaitGroup
 
 	task  task
 	tiles int
 	next  atomic.Int64 // the next tile to take
 	_     [align]byte
+	runs  atomic.Int64 // how many runs have begun, or poolClosed
+	_     [align]byte
 	gate  atomic.Int64  // workers inside; plus gateClosed when nobody may come in
-	empty chan struct{} // the last worker has left after the gate was closed; capacity 1
+	empty chan struct{} // the last worker has left after the gate was closed, and the owner sleeps; capacity 1
 	panic atomic.Pointer[device.Panic]
 }
 
-const gateClosed = 1 << 32
+// helper is a worker that is not the owner. Whoever turns asleep to false wakes it: itself, or the owner by wake.
+type helper struct {
+	*worker
+	asleep   atomic.Bool
+	wake     chan struct{} // capacity 1
+	patience time.Duration // how long it waits awake
+}
+
+const (
+	// gateClosed is in the gate while no worker may come in, and ownerSleeps when the owner needs to be woken
+	// by the last who leaves.
+	gateClosed  = 1 << 32
+	ownerSleeps = 1 << 33
+	poolClosed  = -1
+
+	// How long a helper waits awake: the gaps within a step are shorter than the most, but for those that messages
+	// make. The owner waits for the last tiles of its helpers, which are about as long.
+	leastPatience, mostPatience = 16 * time.Microsecond, 1024 * time.Microsecond
+)
 
 func newPool(threads int) *pool {
-	p := &pool{stop: make(chan struct{}), empty: make(chan struct{}, 1)}
+	p := &pool{empty: make(chan struct{}, 1)}
 	p.gate.Store(gateClosed)
 	for i := range threads {
 		p.workers = append(p.workers, &worker{id: i})
 	}
 	for _, w := range p.workers[1:] {
-		wake := make(chan struct{}, 1)
-		p.wake = append(p.wake, wake)
-		p.ended.Add(1)
-		go func() {
-			defer p.ended.Done()
-			for {
-				select {
-				case <-p.stop:
-					return
-				case <-wake:
-					p.help(w)
-				}
-			}
-		}()
+		h := &helper{worker: w, wake: make(chan struct{}, 1), patience: mostPatience}
+		p.helpers = append(p.helpers, h)
+		p.ended.Go(func() { p.live(h) })
 	}
 	return p
+}
+
+// live is the life of a helper.
+func (p *pool) live(h *helper) {
+	for seen := int64(0); ; {
+		if awaited(h.patience, runtime.Gosched, func() bool { return p.runs.Load() != seen }) {
+			h.patience = min(2*h.patience, mostPatience)
+		} else {
+			h.patience = max(h.patience/2, leastPatience)
+			h.seat.leave()
+			h.asleep.Store(true)
+			if p.runs.Load() == seen || !h.asleep.CompareAndSwap(true, false) {
+				<-h.wake
+			}
+		}
+		if seen = p.runs.Load(); seen == poolClosed {
+			h.seat.leave()
+			return
+		}
+		p.help(h.worker)
+	}
+}
+
+// awaited waits awake until something holds, and reports whether it came to hold in time. Now and then it lets others run.
+func awaited(patience time.Duration, yield func(), holds func() bool) bool {
+	const pauses, rounds = 16, 8 // some hundred nanoseconds, some microseconds
+	for began, looks := time.Now(), 1; !holds(); looks++ {
+		if looks%rounds == 0 {
+			if time.Since(began) > patience {
+				return false
+			}
+			yield()
+		}
+		pause(pauses)
+	}
+	return true
+}
+
+// begin tells the helpers, at most n, that there is something new.
+func (p *pool) begin(n int) {
+	for _, h := range p.helpers[:min(n, len(p.helpers))] {
+		if h.asleep.Load() && h.asleep.CompareAndSwap(true, false) {
+			h.wake <- struct{}{}
+		}
+	}
 }
 
 // run runs the tiles of t and returns when all are complete. A panic in a tile is a panic of run;
 // the other tiles may then not have run.
 func (p *pool) run(t task, tiles int) {
-	if tiles <= 1 || len(p.wake) == 0 {
+	if tiles <= 1 || len(p.helpers) == 0 {
 		for i := range tiles {
 			t.tile(i, p.workers[0])
 		}
 		return
 	}
+	owner := p.workers[0]
+	owner.seat.take()
 	p.task, p.tiles = t, tiles
 	p.next.Store(0)
 	p.gate.Store(0)
-	for _, wake := range p.wake[:min(len(p.wake), tiles-1)] {
-		select {
-		case wake <- struct{}{}:
-		default: // it has not seen the last one yet, and comes anyway
+	p.runs.Add(1)
+	p.begin(tiles - 1)
+	p.drain(owner)
+	if p.gate.Add(gateClosed) != gateClosed && !awaited(mostPatience, owner.seat.take, func() bool { return p.gate.Load() == gateClosed }) {
+		if p.gate.Add(ownerSleeps) != gateClosed+ownerSleeps {
+			<-p.empty
 		}
-	}
-	p.drain(p.workers[0])
-	if p.gate.Add(gateClosed) != gateClosed {
-		<-p.empty
+		p.gate.Add(-ownerSleeps)
 	}
 	p.task = nil
 	if e := p.panic.Swap(nil); e != nil {
@@ -105,8 +165,9 @@ func (p *pool) help(w *worker) {
 			break
 		}
 	}
+	w.seat.take()
 	p.drain(w)
-	if p.gate.Add(-1) == gateClosed {
+	if p.gate.Add(-1) == gateClosed+ownerSleeps {
 		p.empty <- struct{}{}
 	}
 }
@@ -128,6 +189,7 @@ func (p *pool) drain(w *worker) {
 }
 
 func (p *pool) close() {
-	close(p.stop)
+	p.runs.Store(poolClosed)
+	p.begin(len(p.helpers))
 	p.ended.Wait()
 }

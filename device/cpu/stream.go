@@ -150,6 +150,9 @@ func (s *Stream) do(work func(device.Kernels) error) (err error) {
 			err = asPanic(v)
 		}
 	}()
+	seat := &s.pool.workers[0].seat
+	seat.take()
+	defer seat.leave()
 	return work(s.kernels)
 }
 
