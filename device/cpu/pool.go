@@ -88,14 +88,12 @@ func (p *pool) live(h *helper) {
 			h.patience = min(2*h.patience, mostPatience)
 		} else {
 			h.patience = max(h.patience/2, leastPatience)
-			h.seat.leave()
 			h.asleep.Store(true)
 			if p.runs.Load() == seen || !h.asleep.CompareAndSwap(true, false) {
 				<-h.wake
 			}
 		}
 		if seen = p.runs.Load(); seen == poolClosed {
-			h.seat.leave()
 			return
 		}
 		p.help(h.worker)
@@ -167,6 +165,7 @@ func (p *pool) help(w *worker) {
 	}
 	w.seat.take()
 	p.drain(w)
+	w.seat.leave()
 	if p.gate.Add(-1) == gateClosed+ownerSleeps {
 		p.empty <- struct{}{}
 	}
