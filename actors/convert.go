@@ -7,11 +7,11 @@ import (
 )
 
 func protoRound(r plan.Round) *messages.Round {
-	return &messages.Round{Step: r.Step, Phase: uint32(r.Phase)}
+	return &messages.Round{Step: r.Step, Phase: uint32(r.Phase), Shares: string(r.Shares)}
 }
 
 func planRound(r *messages.Round) plan.Round {
-	return plan.Round{Step: r.GetStep(), Phase: plan.Phase(r.GetPhase())}
+	return plan.Round{Step: r.GetStep(), Phase: plan.Phase(r.GetPhase()), Shares: plan.Shares(r.GetShares())}
 }
 
 func protoValue(v plan.Value) *messages.Value {

@@ -21,6 +21,9 @@ const (
 	// MaxTotal is the most bytes of a payload.
 	MaxTotal = 1 << 40
 
+	// maxShares is the most bytes of the shares in the name of a round.
+	maxShares = 2 << 10
+
 	prefix = 8
 	align  = 8
 )
@@ -169,6 +172,9 @@ func (c *Chunk) check(data int) error {
 	}
 	if v.Piece < -1 || v.Piece > most || v.Kind > 255 || n.Round.Phase > 255 || n.Incarnation > 1<<31-1 {
 		return bad("field out of range", "piece %d, kind %d, phase %d, incarnation %d", v.Piece, v.Kind, n.Round.Phase, n.Incarnation)
+	}
+	if len(n.Round.Shares) > maxShares {
+		return bad("field out of range", "shares of %d bytes", len(n.Round.Shares))
 	}
 	switch c.Payload {
 	case Payload_PAYLOAD_NONE:

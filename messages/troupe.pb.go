@@ -269,9 +269,11 @@ func (x *Value) GetPiece() int64 {
 
 // Round is one run of one program of every actor.
 type Round struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
-	Phase         uint32                 `protobuf:"varint,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Step  int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Phase uint32                 `protobuf:"varint,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	// shares are those of a training step that is not run by the shares of the plan.
+	Shares        string `protobuf:"bytes,3,opt,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +320,13 @@ func (x *Round) GetPhase() uint32 {
 		return x.Phase
 	}
 	return 0
+}
+
+func (x *Round) GetShares() string {
+	if x != nil {
+		return x.Shares
+	}
+	return ""
 }
 
 // Name is the name of a message.
@@ -2031,10 +2040,11 @@ const file_troupe_proto_rawDesc = "" +
 	"\x03use\x18\x03 \x01(\x03R\x03use\x12\x0e\n" +
 	"\x02lo\x18\x04 \x01(\x03R\x02lo\x12\x0e\n" +
 	"\x02hi\x18\x05 \x01(\x03R\x02hi\x12\x14\n" +
-	"\x05piece\x18\x06 \x01(\x12R\x05piece\"1\n" +
+	"\x05piece\x18\x06 \x01(\x12R\x05piece\"I\n" +
 	"\x05Round\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
-	"\x05phase\x18\x02 \x01(\rR\x05phase\"\xa8\x01\n" +
+	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x16\n" +
+	"\x06shares\x18\x03 \x01(\tR\x06shares\"\xa8\x01\n" +
 	"\x04Name\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12#\n" +
 	"\x05round\x18\x02 \x01(\v2\r.troupe.RoundR\x05round\x12 \n" +

@@ -26,31 +26,38 @@ func Check(pl *Plan) error {
 		return err
 	}
 	for ph := range Phases {
-		c := &checker{pl: pl, phase: ph, batches: batchesOf(pl, ph), actors: map[ActorID]int{}}
-		for i, a := range pl.Actors {
-			c.actors[a.ID] = i
-		}
-		for id := range pl.Programs[ph] {
-			if _, ok := c.actors[id]; !ok {
-				return fmt.Errorf("plan: %s: there is a program for %s, which is no actor of the plan", ph, id)
-			}
-		}
-		for _, a := range pl.Actors {
-			p := pl.Programs[ph][a.ID]
-			if p == nil {
-				return fmt.Errorf("plan: %s: %s has no program", ph, a.ID)
-			}
-			if p.Actor != a.ID || p.Phase != ph {
-				return fmt.Errorf("plan: %s: the program of %s says that it is of %s in %s", ph, a.ID, p.Actor, p.Phase)
-			}
-		}
-		for _, step := range []func() error{c.checkWork, c.checkValues, c.checkMessages, c.drain} {
-			if err := step(); err != nil {
-				return err
-			}
+		if err := checkPhase(pl, ph); err != nil {
+			return err
 		}
 	}
 	return checkOffers(pl)
+}
+
+func checkPhase(pl *Plan, ph Phase) error {
+	c := &checker{pl: pl, phase: ph, batches: batchesOf(pl, ph), actors: map[ActorID]int{}}
+	for i, a := range pl.Actors {
+		c.actors[a.ID] = i
+	}
+	for id := range pl.Programs[ph] {
+		if _, ok := c.actors[id]; !ok {
+			return fmt.Errorf("plan: %s: there is a program for %s, which is no actor of the plan", ph, id)
+		}
+	}
+	for _, a := range pl.Actors {
+		p := pl.Programs[ph][a.ID]
+		if p == nil {
+			return fmt.Errorf("plan: %s: %s has no program", ph, a.ID)
+		}
+		if p.Actor != a.ID || p.Phase != ph {
+			return fmt.Errorf("plan: %s: the program of %s says that it is of %s in %s", ph, a.ID, p.Actor, p.Phase)
+		}
+	}
+	for _, step := range []func() error{c.checkWork, c.checkValues, c.checkMessages, c.drain} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checker proves one phase.

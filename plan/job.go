@@ -88,6 +88,9 @@ type Layout struct {
 	// Stages, if given, are the number of layers of each pipeline rank, embedding and head
 	// included. A 0 is a rank that only passes activations on. Default: balanced by cost.
 	Stages []int `yaml:"stages"`
+	// Shares, if given, are the micro-batches of a step that each data rank runs, at least 1 each, for hardware of
+	// several speeds. Default: as even as possible.
+	Shares []int `yaml:"shares"`
 }
 
 // Save says where checkpoints go.
@@ -131,7 +134,8 @@ type BadBatch struct {
 
 // Slow says what is done about a stage that computes slower than the others.
 type Slow struct {
-	Policy string  `yaml:"policy"` // off, warn, move; default warn
+	// Policy is off; warn; move: to another node; or shift: micro-batches to the other data ranks, by their speed. Default warn.
+	Policy string  `yaml:"policy"`
 	Factor float64 `yaml:"factor"` // times as slow as the median of the others; default 2
 	Steps  int     `yaml:"steps"`  // in a row; default 5
 }

@@ -54,7 +54,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Layout.Stages = []int{8, 0}
+	j.Layout.Stages, j.Layout.Shares = []int{8, 0}, []int{3, 5}
 	j.Data.Holdout, j.Train.Optimizer.Clip, j.Train.Evaluate.Batch = 0, 0, 0
 	j.Data.Text = "a: b # no comment\n'\"$"
 	data, err := yaml.Marshal(j)
@@ -276,6 +276,7 @@ func wantLine(t *testing.T, err error, want string) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(goodJob))
 	f.Add([]byte("model:\n  layers: 2\n# c\ntrain: {batch: 3, optimizer: {lr: .5}}\nlayout: {stages: [1, 2]}"))
+	f.Add([]byte(strings.Replace(goodJob, "layout: {", "layout: {data: 2, shares: [5, 3], ", 1)))
 	f.Add([]byte("a: &b {c: *b}\n<<: x\n? [1]\n: !!str |\n  text\n---\n..."))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, err := Parse("job.yaml", data)
@@ -298,6 +299,9 @@ func FuzzParse(f *testing.F) {
 		}
 		if len(back.Layout.Stages) == 0 {
 			back.Layout.Stages = j.Layout.Stages
+		}
+		if len(back.Layout.Shares) == 0 {
+			back.Layout.Shares = j.Layout.Shares
 		}
 		if !reflect.DeepEqual(back, j) {
 			t.Fatalf("read\n%+v, wrote\n%+v", back, j)

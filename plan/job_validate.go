@@ -275,7 +275,7 @@ func (j *Job) checkSums() *JobError {
 	t, d := j.Train, j.Layout.Data
 	m := ceil(t.Batch, t.MicroBatch)
 	if m >= d {
-		return nil
+		return j.checkShares(m)
 	}
 	// ceil(batch/micro) >= d holds for micro up to (batch-1)/(d-1) and for batch from (d-1)*micro+1.
 	choices := []string{fmt.Sprintf("layout.data %d", m), fmt.Sprintf("train.batch %d", (d-1)*t.MicroBatch+1)}
@@ -284,6 +284,40 @@ func (j *Job) checkSums() *JobError {
 	}
 	return bad("layout.data", "is %d, but train.batch %d in micro-batches of train.micro_batch %d is %d micro-batches, less than one for each data rank; the nearest legal: %s",
 		d, t.Batch, t.MicroBatch, m, strings.Join(choices, " or "))
+}
+
+// checkShares checks what is said of the shares of m micro-batches.
+func (j *Job) checkShares(m int) *JobError {
+	shares, d := j.Layout.Shares, j.Layout.Data
+	if j.Supervisor.Slow.Policy == "shift" && (d == 1 || m == d) {
+		return bad("supervisor.slow.policy", "is shift, but layout.data is %d and a step has %d micro-batches: none can be shifted; layout.data 2 or more with more micro-batches than that, or the policies off, warn and move, are legal", d, m)
+	}
+	if len(shares) == 0 {
+		return nil
+	}
+	if len(shares) != d {
+		return bad("layout.shares", "has %d numbers, but layout.data is %d; a list of %d numbers or layout.data %d is legal", len(shares), d, d, len(shares))
+	}
+	sum := 0
+	for r, n := range shares {
+		if err := whole(fmt.Sprintf("layout.shares[%d]", r), n, 1, maxMicro); err != nil {
+			return err
+		}
+		sum += n
+	}
+	if sum != m {
+		return bad("layout.shares", "adds up to %d, but train.batch %d in micro-batches of train.micro_batch %d is %d micro-batches; shares that add up to %d are legal, such as %s",
+			sum, j.Train.Batch, j.Train.MicroBatch, m, m, SharesOf(scaled(shares, m)))
+	}
+	return nil
+}
+
+// shares are those of the data ranks in a step of the job, which is legal.
+func (j *Job) shares() []int {
+	if len(j.Layout.Shares) > 0 {
+		return j.Layout.Shares
+	}
+	return evenShares(ceil(j.Train.Batch, j.Train.MicroBatch), j.Layout.Data)
 }
 
 func (j *Job) checkSave() *JobError {
@@ -335,7 +369,7 @@ func (j *Job) checkRecovery() *JobError {
 		positive("supervisor.bad_batch.spike", b.Spike, true),
 		whole("supervisor.bad_batch.window", b.Window, 2, 1<<20),
 		whole("supervisor.bad_batch.back", b.Back, 1, maxSteps),
-		choice("supervisor.slow.policy", s.Slow.Policy, "off", "warn", "move"),
+		choice("supervisor.slow.policy", s.Slow.Policy, "off", "warn", "move", "shift"),
 		whole("supervisor.slow.steps", s.Slow.Steps, 1, 1<<20),
 		whole("cluster.spares", j.Cluster.Spares, 0, maxActors),
 	); err != nil {

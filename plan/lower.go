@@ -13,7 +13,7 @@ import (
 // no model section. It ends with Check, so a Plan that is returned is proved. An error about the job is a *JobError.
 func New(job *Job, m *model.Model, opt Options) (*Plan, error) {
 	j := *job
-	j.Layout.Stages = slices.Clone(job.Layout.Stages)
+	j.Layout.Stages, j.Layout.Shares = slices.Clone(job.Layout.Stages), slices.Clone(job.Layout.Shares)
 	if err := first(j.checkTrain(), j.checkOptimizer(), j.checkLayout(), j.checkSums()); err != nil {
 		return nil, err
 	}
@@ -29,19 +29,16 @@ func New(job *Job, m *model.Model, opt Options) (*Plan, error) {
 		Model:   m,
 		Resume:  opt.Resume,
 		Stages:  stages,
-		Train:   cut(j.Train.Batch, j.Train.MicroBatch, j.Layout.Data),
-		Held:    cut(j.Train.Evaluate.Batch, j.Train.MicroBatch, j.Layout.Data),
+		Train:   cut(j.Train.Batch, j.Train.MicroBatch, j.shares()),
+		Held:    cut(j.Train.Evaluate.Batch, j.Train.MicroBatch, evenShares(ceil(j.Train.Evaluate.Batch, j.Train.MicroBatch), j.Layout.Data)),
 		Buckets: pieces(m, stages, j.Layout.Data),
 	}
 	pl.Actors = place(pl, opt.Nodes)
-	order, _ := schedule.ByName(j.Layout.Schedule)
-	l := newLowering(pl, order)
+	l := newLowering(pl)
 	for ph, lower := range [Phases]func(ActorID, int) []Op{l.init, l.recover, l.evaluate, l.snapshot, l.train} {
 		pl.Programs[ph] = make(map[ActorID]*Program, len(pl.Actors))
 		for i, a := range pl.Actors {
-			ops := lower(a.ID, i)
-			free(a.ID, ops)
-			pl.Programs[ph][a.ID] = &Program{Actor: a.ID, Phase: Phase(ph), Ops: ops}
+			pl.Programs[ph][a.ID] = finished(a.ID, Phase(ph), lower(a.ID, i))
 		}
 	}
 	pl.Predicted = predict(pl)
@@ -49,6 +46,12 @@ func New(job *Job, m *model.Model, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	return pl, nil
+}
+
+// finished is the program of operations that have been lowered.
+func finished(a ActorID, ph Phase, ops []Op) *Program {
+	free(a, ops)
+	return &Program{Actor: a, Phase: ph, Ops: ops}
 }
 
 // lowering is what the phases share: a plan whose programs are being made.
@@ -64,7 +67,8 @@ type lowering struct {
 	uses, buckets   [][]int
 }
 
-func newLowering(pl *Plan, order schedule.Schedule) *lowering {
+func newLowering(pl *Plan) *lowering {
+	order, _ := schedule.ByName(pl.Job.Layout.Schedule)
 	l := &lowering{
 		Plan: pl, order: order, active: Range{-1, 0},
 		tokens: make([]bool, len(pl.Stages)), targets: make([]bool, len(pl.Stages)),

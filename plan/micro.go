@@ -1,17 +1,26 @@
 package plan
 
 // cut makes the micro-batches of a batch of rows sequences: ceil(rows/size) of them, all of size
-// rows but the last, which may be shorter. Data rank d of ranks gets a contiguous range of them,
-// as even as possible, the bigger ranges first; with fewer micro-batches than ranks the last ranks get none.
-func cut(rows, size, ranks int) []MicroBatch {
-	n := ceil(rows, size)
-	batches := make([]MicroBatch, n)
-	for d := range ranks {
-		for i := range span(evenly(n, d, ranks)) {
-			batches[i] = MicroBatch{Index: i, Rows: min(size, rows-i*size), Sample: i * size, Data: d}
+// rows but the last, which may be shorter. Data rank d gets the next shares[d] of them; the shares must add up.
+func cut(rows, size int, shares []int) []MicroBatch {
+	batches := make([]MicroBatch, 0, ceil(rows, size))
+	for d, share := range shares {
+		for range share {
+			i := len(batches)
+			batches = append(batches, MicroBatch{Index: i, Rows: min(size, rows-i*size), Sample: i * size, Data: d})
 		}
 	}
 	return batches
+}
+
+// evenShares are shares of n micro-batches for ranks data ranks, as even as possible, the bigger ones first; with fewer
+// micro-batches than ranks the last ranks get none.
+func evenShares(n, ranks int) []int {
+	shares := make([]int, ranks)
+	for d := range shares {
+		shares[d] = evenly(n, d, ranks).Len()
+	}
+	return shares
 }
 
 // evenly is part i of [0, n) cut into parts ranges, the bigger ones first.

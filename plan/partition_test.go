@@ -135,13 +135,13 @@ func TestPieces(t *testing.T) {
 }
 
 func TestMicroBatches(t *testing.T) {
-	got := fmt.Sprint(cut(10, 4, 2), cut(4, 4, 3), cut(0, 4, 2))
+	got := fmt.Sprint(cut(10, 4, evenShares(3, 2)), cut(4, 4, evenShares(1, 3)), cut(0, 4, evenShares(0, 2)))
 	if want := "[{0 4 0 0} {1 4 4 0} {2 2 8 1}] [{0 4 0 0}] []"; got != want {
 		t.Fatalf("cut: %s, want %s", got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		rows, size, ranks := rapid.IntRange(0, 99).Draw(t, "rows"), rapid.IntRange(1, 9).Draw(t, "size"), rapid.IntRange(1, 9).Draw(t, "ranks")
-		batches := cut(rows, size, ranks)
+		batches := cut(rows, size, evenShares(ceil(rows, size), ranks))
 		if Rows(batches) != rows || len(batches) != (rows+size-1)/size {
 			t.Fatalf("%v", batches)
 		}

@@ -86,5 +86,5 @@ func (a ActorPrediction) Peak() int64 {
 	return a.Parameters + a.Gradients + a.Optimizer + a.Activations + a.Messages + a.Workspace
 }
 
-// Program returns what an actor does in a phase.
+// Program returns what an actor does in a phase, by the shares of the plan.
 func (p *Plan) Program(a ActorID, ph Phase) *Program { return p.Programs[ph][a] }

@@ -62,11 +62,17 @@ func (p Phase) String() string {
 	return fmt.Sprintf("Phase(%d)", uint8(p))
 }
 
-// Round is one run of one program of every actor. Rounds are totally ordered.
+// Round is one run of one program of every actor. Rounds are totally ordered by step and phase.
 type Round struct {
 	Step  int64
 	Phase Phase
+	// Shares are those of a training step that is not run by the shares of the plan. They are a part of the round's
+	// name, so whoever hears of a round knows its programs: also one that joins in the middle of it.
+	Shares Shares
 }
+
+// Bare is the round without its shares: its place in the order.
+func (r Round) Bare() Round { return Round{Step: r.Step, Phase: r.Phase} }
 
 // Before reports whether r comes before s.
 func (r Round) Before(s Round) bool {

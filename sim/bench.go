@@ -99,11 +99,31 @@ func NewBench(c BenchConfig) (*Bench, error) {
 	b.want, b.hash, b.rounds, b.events = run.outcomes, run.book.weights(), run.order, run.out.Events
 	if !c.Stubs {
 		b.limit = map[plan.ActorID]int64{}
-		for i, a := range c.Plan.Actors {
-			b.limit[a.ID] = memoryLimit(c.Plan, i)
+		if err := b.limits(); err != nil {
+			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// limits takes the most that an actor may need by any shares: memory grows with the micro-batches of its rank.
+func (b *Bench) limits() error {
+	p := b.config.Plan
+	for d := range p.Job.Layout.Data {
+		counts := make([]int, p.Job.Layout.Data)
+		for e := range counts {
+			counts[e] = 1
+		}
+		counts[d] += len(p.Train) - len(counts)
+		q, err := p.Reshare(p.SharesOf(counts))
+		if err != nil {
+			return err
+		}
+		for i, a := range q.Actors {
+			b.limit[a.ID] = max(b.limit[a.ID], memoryLimit(p, i), memoryLimit(q, i))
+		}
+	}
+	return nil
 }
 
 // memoryLimit is what an actor may need when others, or it itself, recover: what is predicted; one State that
@@ -305,7 +325,7 @@ func (r *run) spawn(l Life) (Actor, error) {
 		return a, err
 	}
 	r.fed = map[int64]int{}
-	var options []supervisor.TrainerOption
+	options := []supervisor.TrainerOption{supervisor.WithShares(l.Shares)}
 	if l.Incarnation > 0 {
 		options = append(options, supervisor.Reopen(l.Incarnation, l.Open, l.Lives))
 	}
@@ -317,6 +337,7 @@ func (r *run) spawn(l Life) (Actor, error) {
 // finished takes in what has come of a round that all actors have finished. It may come twice: a trainer that ends
 // before it has opened the next round opens this one again.
 func (r *run) finished(round plan.Round, what string) error {
+	round = round.Bare()
 	if before, ok := r.outcomes[round]; ok {
 		if before != what {
 			return fmt.Errorf("sim: %s has given %s, and now gives %s", round, before, what)

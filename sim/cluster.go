@@ -19,6 +19,8 @@ type cluster struct {
 	recovery *supervisor.Recovery
 	// open is the round that is open, as the trainer's journal has it.
 	open plan.Round
+	// shares are those that the trainer was told last.
+	shares plan.Shares
 	// clock is what has been added to the clock of the root.
 	clock time.Duration
 	// taken are the messages that have come, for the mistake EarlyTrim.
@@ -110,7 +112,7 @@ func (c *cluster) respawn(d supervisor.Respawn) {
 			lives[id] = a.incarnation
 		}
 	}
-	x, err := c.Respawn(Life{ID: d.Actor, Incarnation: d.Incarnation, Open: c.open, Lives: lives})
+	x, err := c.Respawn(Life{ID: d.Actor, Incarnation: d.Incarnation, Open: c.open, Shares: c.shares, Lives: lives})
 	if err != nil {
 		c.w.err = fmt.Errorf("sim: %s, incarnation %d: %w", d.Actor, d.Incarnation, err)
 		return

@@ -86,12 +86,13 @@ type Disks struct{ full map[int]bool }
 // Full says that nothing can be written to the disk of a node now.
 func (d *Disks) Full(node int) bool { return d != nil && d.full[node] }
 
-// Life is one that begins. Open is the round that is open by the trainer's journal, and Lives are the
-// incarnations of the other actors: a trainer begins its new life with both.
+// Life is one that begins. Open is the round that is open by the trainer's journal, Shares are those of the
+// steps to come, and Lives are the incarnations of the other actors: a trainer begins its new life with all three.
 type Life struct {
 	ID          plan.ActorID
 	Incarnation int
 	Open        plan.Round
+	Shares      plan.Shares
 	Lives       map[plan.ActorID]int
 }
 

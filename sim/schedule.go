@@ -24,6 +24,18 @@ func (d *dice) between(lo, hi time.Duration) time.Duration {
 	return lo + unit*time.Duration(d.below(int((hi-lo)/unit)+1))
 }
 
+// shares are those of n micro-batches for some data ranks, at least one each.
+func (d *dice) shares(n, ranks int) plan.Shares {
+	counts := make([]int, ranks)
+	for i := range counts {
+		counts[i] = 1
+	}
+	for range n - ranks {
+		counts[d.below(ranks)]++
+	}
+	return plan.SharesOf(counts)
+}
+
 // Schedule is the random schedule of faults of a seed: from 1 to FaultsMax of them, at any operation of any actor in
 // any round. Often several fall close together, since it is there that recoveries go wrong.
 func (b *Bench) Schedule(seed uint64) []fault.Fault {
@@ -62,6 +74,10 @@ func (b *Bench) fault(d *dice, near *plan.Round) fault.Fault {
 	if nodes > 1 {
 		kinds = append(kinds, fault.KillNode, fault.KillNode, fault.PauseNode, fault.PauseNode, fault.Partition, fault.Partition)
 	}
+	ranks, micro := p.Job.Layout.Data, len(p.Train)
+	if ranks > 1 && micro > ranks {
+		kinds = append(kinds, fault.Shift, fault.Shift, fault.Shift)
+	}
 	f.Kind = kinds[d.below(len(kinds))]
 	switch f.Kind {
 	case fault.Kill, fault.Panic:
@@ -87,6 +103,9 @@ func (b *Bench) fault(d *dice, near *plan.Round) fault.Fault {
 		if len(f.Nodes) == 0 {
 			f.Nodes = []int{1 + d.below(nodes-1)}
 		}
+	case fault.Shift:
+		f.At.Actor, f.Shares = plan.Trainer, d.shares(micro, ranks)
+		f.At.Number = d.below(len(p.Program(plan.Trainer, f.At.Round.Phase).Ops) + 1)
 	case fault.FillDisk:
 		f.At.Actor, f.For = plan.Trainer, d.between(10*time.Millisecond, time.Second)
 		f.At.Number = d.below(len(p.Program(plan.Trainer, f.At.Round.Phase).Ops) + 1)

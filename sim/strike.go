@@ -84,6 +84,8 @@ func (c *cluster) strike(a *actor, faults []fault.Fault) (s strike) {
 			c.pause(f.Node, f.For)
 		case fault.Partition:
 			c.cut(f.Nodes, f.For)
+		case fault.Shift:
+			c.reshare(f.Shares)
 		case fault.FillDisk:
 			c.fill(f.Node, f.For)
 		case fault.JumpClock:
@@ -93,6 +95,21 @@ func (c *cluster) strike(a *actor, faults []fault.Fault) (s strike) {
 		}
 	}
 	return s
+}
+
+// reshare has the trainer run the steps to come by other shares.
+func (c *cluster) reshare(s plan.Shares) {
+	counts, err := s.Counts()
+	if err == nil {
+		s = c.Plan.SharesOf(counts)
+		_, err = c.Plan.Deal(s)
+	}
+	if err != nil {
+		c.w.err = err
+		return
+	}
+	c.shares = s
+	c.w.push(0, moment{to: plan.Trainer, event: machine.Reshare{Shares: s}})
 }
 
 // await fails a life whose operation does not end.

@@ -19,8 +19,11 @@ func (w word) Bytes() int64 { return 8 }
 func (w word) Retain()      {}
 func (w word) Release()     {}
 
-// View is that of some elements.
-func (w word) View(lo, n int) machine.Payload { return digest("view", w, word(lo), word(n)) }
+// View is that of some elements. It goes with plus, as the part of a sum is the sum of the parts.
+func (w word) View(lo, n int) machine.Payload { return w * (digest("view", word(lo), word(n)) | 1) }
+
+// plus stands for a sum in floating point: it depends on the order of its terms and on how they are put together.
+func (w word) plus(upper word) word { return w*0x9e3779b97f4a7c15 + upper*0xc2b2ae3d27d4eb4f }
 
 // Sum is a checksum.
 func (w word) Sum() uint32 { return uint32(w>>32) ^ uint32(w) | 1 }
@@ -138,6 +141,13 @@ func (x *stub) Run(_ device.Kernels, r plan.Round, op *plan.Op, in []machine.Pay
 		}
 		return []machine.Payload{s}, nil
 	}
+	switch op.Kind {
+	case plan.Add:
+		return []machine.Payload{in[0].(word).plus(in[1].(word))}, nil
+	case plan.Reduce:
+		h, err := reduce(op, in, len(x.plan.Train))
+		return outputs(op, digest("reduce", h, word(r.Step), word(op.Bucket))), err
+	}
 	h := digest("life", hashOf(r, op, in), x.key)
 	if op.Kind == plan.Load {
 		// Loading is the same whoever it comes from and in whichever round: the parameters are those of the pieces.
@@ -159,6 +169,27 @@ func (x *stub) Run(_ device.Kernels, r plan.Round, op *plan.Op, in []machine.Pay
 		}
 	}
 	return outputs(op, h), nil
+}
+
+// reduce finishes the tree of every use over n micro-batches, whatever nodes of it are there, and sums the uses.
+func reduce(op *plan.Op, in []machine.Payload, n int) (total word, err error) {
+	for i := 0; i < len(in); {
+		var nodes []plan.Range
+		var terms []word
+		for use := op.Reads[i].Use; i < len(in) && op.Reads[i].Use == use; i++ {
+			nodes = append(nodes, plan.Range{Lo: op.Reads[i].Lo, Hi: op.Reads[i].Hi})
+			terms = append(terms, in[i].(word))
+		}
+		sums, err := plan.Merge(nodes, n)
+		if err != nil {
+			return 0, err
+		}
+		for _, s := range sums {
+			terms[s.Into] = terms[s.Into].plus(terms[s.From])
+		}
+		total = digest("use", total, terms[0])
+	}
+	return total, nil
 }
 
 func (x *stub) Free(_ plan.Round, v plan.Value) { delete(x.memory, v) }

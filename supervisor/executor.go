@@ -135,7 +135,7 @@ func (e *Executor) decide(k device.Kernels, round plan.Round, op *plan.Op, in []
 		switch v.Kind {
 		case plan.Loss:
 			if broken == "" && (math.IsNaN(f[0]) || math.IsInf(f[0], 0)) {
-				broken = fmt.Sprintf("%s of %s is %v", v, e.sender(round.Phase, v), f[0])
+				broken = fmt.Sprintf("%s of %s is %v", v, e.sender(round, v), f[0])
 			}
 			sum += f[0]
 		case plan.Norm:
@@ -172,8 +172,12 @@ func (e *Executor) decide(k device.Kernels, round plan.Round, op *plan.Op, in []
 }
 
 // sender is the actor that sends a value to the trainer.
-func (e *Executor) sender(ph plan.Phase, v plan.Value) plan.ActorID {
-	for _, op := range e.Plan.Program(plan.Trainer, ph).Ops {
+func (e *Executor) sender(r plan.Round, v plan.Value) plan.ActorID {
+	p, err := e.Plan.ProgramIn(plan.Trainer, r)
+	if err != nil {
+		return "nobody"
+	}
+	for _, op := range p.Ops {
 		if op.Kind == plan.Receive && op.Writes[0] == v {
 			return op.Peer
 		}

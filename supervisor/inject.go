@@ -25,6 +25,8 @@ type injector struct {
 	matcher *fault.Matcher
 	slow    map[plan.ActorID]slowdown
 	full    time.Time // until then the disk is full
+	// reshare has steps run by other shares; nil where the trainer does not live.
+	reshare func(plan.Shares)
 }
 
 type slowdown struct {
@@ -79,6 +81,16 @@ func checkFaults(faults []fault.Fault, p *plan.Plan, nodes int) error {
 	return fault.Check(faults, p, nodes)
 }
 
+// tells has the injector tell the root of the attempt that begins what faults ask of it.
+func (i *injector) tells(o *root) {
+	if i == nil {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.reshare = func(s plan.Shares) { o.inbox.add(forced{s}) }
+}
+
 // faultsOf is the interface value of an injector that may be nil.
 func faultsOf(i *injector) actors.Faults {
 	if i == nil {
@@ -104,6 +116,13 @@ func (i *injector) Op(a plan.ActorID, r plan.Round, op *plan.Op) actors.Harm {
 			h.Hang = f.For
 			if f.For == 0 {
 				h.Hang = -1
+			}
+		case fault.Shift:
+			i.mu.Lock()
+			reshare := i.reshare
+			i.mu.Unlock()
+			if reshare != nil {
+				reshare(f.Shares)
 			}
 		case fault.Slow:
 			s := slowdown{factor: f.Factor}

@@ -91,6 +91,8 @@ type StepEntry struct {
 	Norm    Number `json:"norm"`
 	// Verdict is the factor that the gradient was multiplied by; negative for a step that was skipped.
 	Verdict Number `json:"verdict"`
+	// Shares are the micro-batches of the data ranks, where they were not those of the plan.
+	Shares plan.Shares `json:"shares,omitempty"`
 	// Lives are the incarnations of the actors that had been restarted.
 	Lives map[plan.ActorID]int `json:"lives,omitempty"`
 }

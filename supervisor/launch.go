@@ -116,6 +116,7 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 			}
 		}
 		first = false
+		faults.tells(o)
 		return stand(ctx, r, token, server, o.observer())
 	})
 }

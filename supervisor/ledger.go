@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,11 @@ type ledger struct {
 	newest *plan.Round
 	// commit makes a committed step durable; slow hears how long the stages computed in it.
 	commit func(StepEntry) error
-	slow   func(map[plan.ActorID]Measured)
+	slow   func(plan.Round, map[plan.ActorID]Measured)
+	// shares are those of the newest step.
+	shares plan.Shares
+	mu     sync.Mutex
+	why    map[plan.Shares]string // the newest reason for shares that were decided on
 	// windows is the number of samples of an epoch, or 0.
 	windows int64
 
@@ -41,9 +46,9 @@ type ledger struct {
 }
 
 func newLedger(p *plan.Plan, first, until int64, now func() time.Time, observe func(Progress)) *ledger {
-	l := &ledger{plan: p, until: until, now: now, observe: observe, actors: map[plan.ActorID]*ActorResult{}, last: now()}
+	l := &ledger{plan: p, until: until, now: now, observe: observe, actors: map[plan.ActorID]*ActorResult{}, why: map[plan.Shares]string{}, last: now()}
 	l.result = Result{
-		Job: p.Job.Name, Parameters: p.Model.Len(), Steps: first, Validation: []Point{},
+		Job: p.Job.Name, Parameters: p.Model.Len(), Steps: first, Validation: []Point{}, Shifts: []ShiftDone{},
 		PeakBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{}, MovedBytes: map[string]int64{},
 	}
 	for _, a := range p.Actors {
@@ -93,7 +98,8 @@ func (l *ledger) entry(o Outcome, reports map[plan.ActorID]*messages.ActorReport
 	batch := int64(l.plan.Job.Train.Batch)
 	e := StepEntry{
 		Step: o.Round.Step, First: o.Round.Step * batch, Last: (o.Round.Step+1)*batch - 1, Skipped: o.Skipped,
-		Loss: Number(o.Loss(plan.Rows(l.plan.Train) * l.plan.Model.Context)), Norm: Number(o.Norm), Verdict: Number(o.Verdict),
+		Shares: o.Round.Shares,
+		Loss:   Number(o.Loss(plan.Rows(l.plan.Train) * l.plan.Model.Context)), Norm: Number(o.Norm), Verdict: Number(o.Verdict),
 	}
 	if l.windows > 0 {
 		e.Epoch = e.First / l.windows
@@ -117,6 +123,11 @@ func (l *ledger) back(p *plan.Plan, step, until int64) {
 	r.Tokens -= undone * int64(plan.Rows(p.Train)*p.Model.Context)
 	r.Steps = step
 	r.Validation = slices.DeleteFunc(r.Validation, func(v Point) bool { return v.Step >= step })
+	r.Shifts = slices.DeleteFunc(r.Shifts, func(s ShiftDone) bool { return s.Step >= step })
+	l.shares = "" // those of the plan, again
+	if n := len(r.Shifts); n > 0 {
+		l.shares = p.SharesOf(r.Shifts[n-1].Shares)
+	}
 	l.plan, l.until, l.newest, l.last = p, until, nil, l.now()
 }
 
@@ -165,6 +176,10 @@ func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID
 	} else {
 		r.SkippedSteps++
 	}
+	if o.Round.Shares != l.shares {
+		l.shares = o.Round.Shares
+		r.Shifts = append(r.Shifts, ShiftDone{Step: o.Round.Step, Shares: l.counts(l.shares), Reason: l.reason(l.shares)})
+	}
 	r.StepsRun++
 	r.Steps = done.Step
 	r.Tokens += done.Tokens
@@ -191,8 +206,29 @@ func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID
 	done.Window, done.Inside = window, inside
 	l.observe(Progress{Step: &done})
 	if l.slow != nil {
-		l.slow(measured)
+		l.slow(o.Round, measured)
 	}
+}
+
+// because takes down why steps are to be run by shares; it may be called at any time.
+func (l *ledger) because(s plan.Shares, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why[s] = reason
+}
+
+func (l *ledger) reason(s plan.Shares) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why[s]
+}
+
+// counts are shares in numbers.
+func (l *ledger) counts(s plan.Shares) []int {
+	if counts, err := s.Counts(); s != "" && err == nil {
+		return counts
+	}
+	return l.plan.Shares()
 }
 
 // interrupt marks the run as stopped before it was done; what it still commits counts.

@@ -46,6 +46,8 @@ type Result struct {
 	Recoveries []Recovered   `json:"recoveries"`
 	Restarts   int           `json:"restarts"`
 	Actors     []ActorResult `json:"actors"`
+	// Shifts are the changes of the shares of micro-batches, by step; the run begins with those of the plan.
+	Shifts []ShiftDone `json:"shifts"`
 	// Checkpoint is the path of the newest that this run wrote, or empty.
 	Checkpoint string `json:"checkpoint"`
 }
@@ -54,6 +56,13 @@ type Result struct {
 type Point struct {
 	Step int64   `json:"step"`
 	Loss float64 `json:"loss"`
+}
+
+// ShiftDone is a change of shares: Step is the first that was run by them, and Shares the micro-batches of each data rank.
+type ShiftDone struct {
+	Step   int64  `json:"step"`
+	Shares []int  `json:"shares"`
+	Reason string `json:"reason"`
 }
 
 // ActorResult is what one actor did.

@@ -26,7 +26,9 @@ type root struct {
 	recovery    *Recovery
 	executor    *Executor // of the trainer's life
 	// opened is the round that the trainer has opened last.
-	opened      plan.Round
+	opened plan.Round
+	// shares are those that the trainer was told last.
+	shares      plan.Shares
 	interrupted bool
 	// moves are those under way.
 	moves sync.WaitGroup
@@ -47,6 +49,8 @@ type (
 		Respawn
 		err error
 	}
+	// forced: a fault asks for shares.
+	forced struct{ shares plan.Shares }
 	// reported: the report of a new life has come to the trainer.
 	reported struct {
 		actor       plan.ActorID
@@ -217,6 +221,15 @@ func (o *root) one(ctx context.Context, news any) *ending {
 		return o.decide(ctx, e)
 	case moved:
 		return o.moved(ctx, e)
+	case Noted:
+		o.run.decided(e)
+		return nil
+	case Shift:
+		o.reshare(e)
+		return nil
+	case forced:
+		o.forced(e.shares)
+		return nil
 	case RecoveryEvent:
 		return o.decide(ctx, e)
 	}
@@ -240,6 +253,36 @@ func (o *root) decide(ctx context.Context, e RecoveryEvent) *ending {
 	}
 	o.down.Store(int32(o.recovery.Down()))
 	return nil
+}
+
+// reshare has the steps to come run by other shares, which have been proved. A trainer that is down is told in its
+// next life.
+func (o *root) reshare(s Shift) {
+	o.run.decided(s)
+	o.run.ledger.because(s.Shares, s.Reason)
+	o.shares = s.Shares
+	if err := o.node.Send(plan.Trainer, machine.Reshare{Shares: s.Shares}); err != nil {
+		o.run.note(fmt.Sprintf("the trainer is not told of the shares %s now: %v", plan.SharesOf(s.To), err))
+	}
+}
+
+// forced does what a fault asks for, if it can be done.
+func (o *root) forced(s plan.Shares) {
+	p := o.run.plan
+	to, err := s.Counts()
+	if err == nil {
+		s = p.SharesOf(to)
+		err = fits(p, s)
+	}
+	if err != nil {
+		o.run.note(fmt.Sprintf("fault: no shift to %s: %v", s, err))
+		return
+	}
+	from := p.Shares()
+	if o.shares != "" {
+		from, _ = o.shares.Counts() // they have been proved
+	}
+	o.reshare(Shift{From: from, To: to, Shares: s, Reason: "a fault asks for it"})
 }
 
 // stopped takes in that the trainer has ended the run.
@@ -350,7 +393,7 @@ func (o *root) local(ctx context.Context, d Respawn) error {
 // trainer begins a life of the trainer, and sets it going if it is not the first.
 func (o *root) trainer(incarnation int) error {
 	r := o.run
-	var options []TrainerOption
+	options := []TrainerOption{WithShares(o.shares)}
 	if incarnation > 0 {
 		lives := map[plan.ActorID]int{}
 		for _, a := range r.plan.Actors {

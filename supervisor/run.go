@@ -28,6 +28,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		return nil, err
 	}
 	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
+		faults.tells(o)
 		node, err := actors.NewNode(actors.Options{
 			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults),
 		})
@@ -151,8 +152,12 @@ func rounds(p *plan.Plan, first, stopAt int64) Rounds {
 // describe is the line that says what was built.
 func describe(p *plan.Plan, m *model.Model) string {
 	l := p.Job.Layout
-	return fmt.Sprintf("model: %s, %d parameters in %d layers; pipeline %d, data %d, schedule %s, %d micro-batches a step",
+	line := fmt.Sprintf("model: %s, %d parameters in %d layers; pipeline %d, data %d, schedule %s, %d micro-batches a step",
 		m.Kind, m.Len(), len(m.Layers), l.Pipeline, l.Data, l.Schedule, len(p.Train))
+	if len(l.Shares) > 0 {
+		line += fmt.Sprintf(", of which the data ranks run %s", plan.SharesOf(p.Shares()))
+	}
+	return line
 }
 
 func (r *run) note(line string) { r.options.note(line) }
@@ -265,11 +270,17 @@ func (r *run) record() error {
 // watchSlow has the root told of slow stages.
 func (r *run) watchSlow(o *root) {
 	watch := NewSlowWatch(r.plan)
-	r.ledger.slow = func(stages map[plan.ActorID]Measured) {
-		for _, s := range watch.Step(stages) {
+	shifter := NewShifter(r.plan, watch)
+	r.ledger.slow = func(round plan.Round, stages map[plan.ActorID]Measured) {
+		for _, s := range watch.Step(round.Shares, stages) {
 			r.decided(Noted{fmt.Sprintf("%s is slow: %s", s.Actor, s.Reason)})
 			if watch.policy.Policy == "move" {
 				o.inbox.add(s)
+			}
+		}
+		if watch.policy.Policy == "shift" {
+			if d := shifter.Step(round.Shares, stages); d != nil {
+				o.inbox.add(d)
 			}
 		}
 	}

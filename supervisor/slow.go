@@ -15,16 +15,17 @@ import (
 // What it knows of an actor belongs to one incarnation and one node.
 type SlowWatch struct {
 	policy plan.Slow
-	flops  map[plan.ActorID]float64
-	// rate is the best time of a floating-point operation that was seen so far, for plans with one stage.
+	load   *load
+	// best is the best time of a floating-point operation that was seen so far, for plans with one stage.
 	best   float64
 	streak map[plan.ActorID]streak
 }
 
+// streak is what is known of one life: whether it is slow, and for how many steps in a row it has been otherwise.
 type streak struct {
 	incarnation int
 	steps       int
-	told        bool
+	slow        bool
 }
 
 // slowLeast is the least time of a step that says something of a node's speed, and not of its luck.
@@ -38,24 +39,21 @@ type Measured struct {
 
 // NewSlowWatch returns the watch of a plan.
 func NewSlowWatch(p *plan.Plan) *SlowWatch {
-	w := &SlowWatch{policy: p.Job.Supervisor.Slow, flops: map[plan.ActorID]float64{}, streak: map[plan.ActorID]streak{}}
-	for _, a := range p.Predicted.Actors {
-		if a.FLOPs > 0 {
-			w.flops[a.ID] = a.FLOPs
-		}
-	}
-	return w
+	return &SlowWatch{policy: p.Job.Supervisor.Slow, load: newLoad(p), streak: map[plan.ActorID]streak{}}
 }
 
-// Step takes in a committed step. It returns the stages that have been slow for policy.Steps steps in a row: each
-// once, until it has been as fast as the others again.
-func (w *SlowWatch) Step(stages map[plan.ActorID]Measured) []Slow {
+// IsSlow says that a stage has been found slow, and has not been as fast as the others again since.
+func (w *SlowWatch) IsSlow(id plan.ActorID) bool { return w.streak[id].slow }
+
+// Step takes in a committed step that was run by given shares. It returns the stages that have been slow for
+// policy.Steps steps in a row: each once, until it has been as fast as the others again for as many steps.
+func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow {
 	if w.policy.Policy == "off" {
 		return nil
 	}
 	rates := map[plan.ActorID]float64{}
 	for id, m := range stages {
-		if f := w.flops[id]; f > 0 && m.Compute >= slowLeast {
+		if f := w.load.of(id, s); f > 0 && m.Compute >= slowLeast {
 			rates[id] = m.Compute.Seconds() / f
 		}
 	}
@@ -67,23 +65,25 @@ func (w *SlowWatch) Step(stages map[plan.ActorID]Measured) []Slow {
 		}
 		usual := w.usual(id, rates)
 		times := rates[id] / usual
+		slow, fast := times >= w.policy.Factor, times < midway(w.policy.Factor) // between the two nothing changes
 		switch {
-		case times >= w.policy.Factor:
+		case slow && !s.slow, fast && s.slow && !alone:
 			s.steps++
-		case times < midway(w.policy.Factor):
-			// Of one that is alone it is told once in a life: nobody is there to do better, and a machine with
-			// other work goes up and down.
-			s = streak{incarnation: s.incarnation, told: s.told && alone}
-		default: // between the two nothing changes, so that it does not flicker
+		case slow || fast:
+			s.steps = 0
 		}
-		if s.steps >= w.policy.Steps && !s.told {
-			s.told = true
-			than := "its share of the work takes the others"
-			if alone {
-				than = "at its best"
+		// Of one that is alone it is told once in a life: nobody is there to do better, and a machine with
+		// other work goes up and down.
+		if s.steps >= w.policy.Steps {
+			s.steps, s.slow = 0, !s.slow
+			if s.slow {
+				than := "its share of the work takes the others"
+				if alone {
+					than = "at its best"
+				}
+				found = append(found, Slow{Actor: id, Incarnation: s.incarnation, Reason: fmt.Sprintf(
+					"it has been slow for %d steps: in the last it computed %s, %.1f times as long as %s", w.policy.Steps, stages[id].Compute.Round(time.Microsecond), times, than)})
 			}
-			found = append(found, Slow{Actor: id, Incarnation: s.incarnation, Reason: fmt.Sprintf(
-				"it has been slow for %d steps: in the last it computed %s, %.1f times as long as %s", s.steps, stages[id].Compute.Round(time.Microsecond), times, than)})
 		}
 		w.streak[id] = s
 	}
@@ -114,6 +114,57 @@ func (w *SlowWatch) usual(id plan.ActorID, rates map[plan.ActorID]float64) float
 	}
 	slices.Sort(others)
 	return others[(len(others)-1)/2]
+}
+
+// load is how much work the stages have in a step: floating-point operations, as the plan predicts them, by shares. Where
+// the job gives uneven shares, the ranks are held to have speeds in their proportion.
+type load struct {
+	plan *plan.Plan
+	// flops are those of a sequence, and rows the sequences of the data ranks by the newest shares that were asked for.
+	flops  map[plan.ActorID]float64
+	shares plan.Shares
+	rows   []int
+}
+
+func newLoad(p *plan.Plan) *load {
+	l := &load{plan: p, flops: map[plan.ActorID]float64{}, rows: rowsOf(p.Train, p.Job.Layout.Data)}
+	for _, a := range p.Predicted.Actors {
+		if _, d, _ := a.ID.Rank(); a.FLOPs > 0 {
+			l.flops[a.ID] = a.FLOPs / float64(l.rows[d]) / l.speed(d)
+		}
+	}
+	return l
+}
+
+// speed is that of a data rank by the job, next to the mean of all.
+func (l *load) speed(d int) float64 {
+	shares := l.plan.Job.Layout.Shares
+	if len(shares) == 0 {
+		return 1
+	}
+	return float64(shares[d]*len(shares)) / float64(len(l.plan.Train))
+}
+
+// of is 0 for a stage without layers, and for shares that do not fit the plan.
+func (l *load) of(id plan.ActorID, s plan.Shares) float64 {
+	if s != l.shares {
+		batches, err := l.plan.Deal(s)
+		if err != nil {
+			return 0
+		}
+		l.shares, l.rows = s, rowsOf(batches, len(l.rows))
+	}
+	_, d, _ := id.Rank()
+	return l.flops[id] * float64(l.rows[d])
+}
+
+// rowsOf are the sequences of each data rank.
+func rowsOf(batches []plan.MicroBatch, ranks int) []int {
+	rows := make([]int, ranks)
+	for _, b := range batches {
+		rows[b.Data] += b.Rows
+	}
+	return rows
 }
 
 func sortedIDs[V any](m map[plan.ActorID]V) []plan.ActorID {

@@ -57,6 +57,9 @@ type Trainer struct {
 	lives map[plan.ActorID]machine.PeerIs
 	late  map[plan.ActorID]bool
 
+	// shares are those of the training steps that it opens from now on.
+	shares plan.Shares
+
 	begun    bool // a round has been opened
 	stopping bool // a clean stop was asked for
 	stopped  bool // Stop was given
@@ -79,6 +82,9 @@ func Reopen(incarnation int, open plan.Round, lives map[plan.ActorID]int) Traine
 		}
 	}
 }
+
+// WithShares makes a trainer that runs steps by given shares until it is told others.
+func WithShares(s plan.Shares) TrainerOption { return func(t *Trainer) { t.shares = s } }
 
 // NewTrainer returns the trainer of a plan. Begin starts it.
 func NewTrainer(p *plan.Plan, r Rounds, options ...TrainerOption) *Trainer {
@@ -121,6 +127,9 @@ func (t *Trainer) Handle(e machine.Event) []machine.Effect {
 	case machine.Interrupt:
 		t.stopping = true
 		return nil
+	case machine.Reshare:
+		t.shares = e.Shares
+		return nil
 	case machine.Restarted:
 		return t.restarted(e)
 	case machine.Failed:
@@ -158,7 +167,11 @@ func (t *Trainer) next(done plan.Round) (plan.Round, bool) {
 	ending := t.stopping || s >= t.rounds.Until
 	for ; ph < plan.Phases; ph++ {
 		if t.rounds.due(s, ph, ending) {
-			return plan.Round{Step: s, Phase: ph}, true
+			next := plan.Round{Step: s, Phase: ph}
+			if ph == plan.TrainPhase {
+				next.Shares = t.shares
+			}
+			return next, true
 		}
 	}
 	return plan.Round{}, false

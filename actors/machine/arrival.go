@@ -38,9 +38,9 @@ func (w *Walker) admit(m Message) (taken bool, reason string) {
 	case name.Value.Kind == plan.Start:
 		return false, w.start(name)
 	}
-	p := w.path(name.Round.Phase)
-	if p == nil {
-		return false, fmt.Sprintf("%s has no program for this round", w.id)
+	p, reason := w.path(name.Round)
+	if reason != "" {
+		return false, reason
 	}
 	s, ok := p.slot[name.Value]
 	switch {
@@ -111,6 +111,9 @@ func (w *Walker) walkOf(r plan.Round, p *path) (*walk, string) {
 	if w.now != nil && w.now.round == r {
 		return w.now, ""
 	}
+	if w.now != nil && w.now.round.Bare() == r.Bare() {
+		return nil, fmt.Sprintf("it is by the shares %s, and %s is run by %s", orPlan(r.Shares), w.now.round, orPlan(w.now.round.Shares))
+	}
 	early := &w.early
 	if r.Phase == plan.RecoverPhase {
 		early = &w.recovery
@@ -120,12 +123,19 @@ func (w *Walker) walkOf(r plan.Round, p *path) (*walk, string) {
 		*early = nil
 	}
 	if *early == nil {
-		*early = w.walk(r)
+		*early = w.walk(r, p)
 	}
 	if (*early).round != r {
 		return nil, fmt.Sprintf("messages of %s came early before it, and no more than one round is kept", (*early).round)
 	}
 	return *early, ""
+}
+
+func orPlan(s plan.Shares) string {
+	if s == "" {
+		return "of the plan"
+	}
+	return string(s)
 }
 
 // start opens the round of a Start message, now or when it can, unless there is a reason against it.
@@ -134,8 +144,8 @@ func (w *Walker) start(name Name) string {
 		return fmt.Sprintf("rounds are opened by the %s", plan.Trainer)
 	}
 	r := name.Round
-	if w.path(r.Phase) == nil {
-		return w.whyNotOpen(r)
+	if _, reason := w.path(r); reason != "" {
+		return reason
 	}
 	// The Start of a new life of the trainer announces it.
 	w.peerIs(PeerIs{Peer: plan.Trainer, Incarnation: name.Incarnation, Round: r})

@@ -83,6 +83,9 @@ type Restarted struct {
 	Incarnation int
 }
 
+// Reshare tells the trainer by which shares the steps are run that it opens from now on. They have been proved.
+type Reshare struct{ Shares plan.Shares }
+
 // Restored says that an actor that began a new life has its state back: it walks the round that is open.
 type Restored struct {
 	Actor       plan.ActorID
@@ -120,6 +123,7 @@ func (Failed) event()    {}
 func (Begin) event()     {}
 func (Restarted) event() {}
 func (Restored) event()  {}
+func (Reshare) event()   {}
 func (Interrupt) event() {}
 
 // Effect is what a machine wants done. The shell performs effects in order.

@@ -42,7 +42,7 @@ func (w *Walker) put(i int, p Payload) *post {
 func (w *Walker) name(op *plan.Op) Name {
 	r := w.now.round
 	if op.Kind == plan.Offer {
-		r.Phase = plan.RecoverPhase
+		r.Phase, r.Shares = plan.RecoverPhase, ""
 	}
 	return Name{Job: w.plan.Job.Name, Round: r, Incarnation: w.incarnation, From: w.id, To: op.Peer, Value: op.As}
 }

@@ -28,7 +28,12 @@ type Walker struct {
 	plan        *plan.Plan
 	incarnation int
 	window      int
-	paths       [plan.Phases]*path
+	// paths are those by the shares of the plan; dealt is the newest one by other shares.
+	paths [plan.Phases]*path
+	dealt struct {
+		round plan.Round
+		path  *path
+	}
 
 	// Invariant: early and recovery, if any, are of later rounds than now; now is nil before the first
 	// round. recovery is of a Recover, early of another phase.
@@ -204,23 +209,46 @@ func (w *Walker) dropAgain(known *[]Effect, p Payload) {
 	w.emit(e)
 }
 
-// path returns the path of a phase, or nil when the actor has no program there.
-func (w *Walker) path(ph plan.Phase) *path {
-	if ph >= plan.Phases {
-		return nil
-	}
-	if w.paths[ph] == nil {
-		if p := w.plan.Program(w.id, ph); p != nil {
-			w.paths[ph] = newPath(p)
+// path returns the path of a round, or says why the actor has none there. Those by other shares than the plan's are
+// kept with the walks on them, of which there are few, and the newest besides.
+func (w *Walker) path(r plan.Round) (*path, string) {
+	switch {
+	case r.Phase >= plan.Phases:
+	case r.Shares == "":
+		if p := w.paths[r.Phase]; p != nil {
+			return p, ""
+		}
+	default:
+		for _, k := range [...]*walk{w.now, w.early, w.spare[r.Phase]} {
+			if k != nil && k.round.Phase == r.Phase && k.round.Shares == r.Shares {
+				return k.path, ""
+			}
+		}
+		if w.dealt.round.Phase == r.Phase && w.dealt.round.Shares == r.Shares {
+			return w.dealt.path, ""
 		}
 	}
-	return w.paths[ph]
+	program, err := w.plan.ProgramIn(w.id, r)
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case program == nil:
+		return nil, fmt.Sprintf("%s has no program for this round", w.id)
+	}
+	p := newPath(program)
+	if r.Shares == "" {
+		w.paths[r.Phase] = p
+	} else {
+		w.dealt.round, w.dealt.path = r, p
+	}
+	return p, ""
 }
 
 func (w *Walker) whyNotOpen(r plan.Round) string {
+	_, reason := w.path(r)
 	switch {
-	case w.path(r.Phase) == nil:
-		return fmt.Sprintf("%s has no program for it", w.id)
+	case reason != "":
+		return reason
 	case w.now == nil:
 		return ""
 	case !w.now.finished():
@@ -250,17 +278,18 @@ func (w *Walker) open(r plan.Round) {
 		*early = nil
 	}
 	if w.now == nil {
-		w.now = w.walk(r)
+		p, _ := w.path(r)
+		w.now = w.walk(r, p)
 	}
 	w.emit(Committed{r})
 	w.advance()
 }
 
-// walk begins a round, where one of its phase was walked before.
-func (w *Walker) walk(r plan.Round) *walk {
+// walk begins a round, where one on its path was walked before.
+func (w *Walker) walk(r plan.Round, p *path) *walk {
 	k := w.spare[r.Phase]
-	if k == nil {
-		return newWalk(r, w.path(r.Phase))
+	if k == nil || k.path != p {
+		return newWalk(r, p)
 	}
 	w.spare[r.Phase] = nil
 	k.begin(r)

@@ -12,6 +12,7 @@
 //	kill|panic|hang|slow ACTOR at POINT
 //	kill-node|pause-node|fill-disk|jump-clock NODE at POINT
 //	partition NODE[,NODE...] at POINT
+//	shift N,N[,N...] at trainer POINT
 //	drop|duplicate|delay|reorder|corrupt VALUE|any from ACTOR|any to ACTOR|any at POINT
 //
 //	POINT = [ACTOR] [OPERATION|any] [value VALUE] [micro-batch N] [bucket N] [number N] of PHASE step N

@@ -31,6 +31,8 @@ const (
 	JumpClock
 	// Partition cuts nodes from all others, for For.
 	Partition
+	// Shift is no harm: it has the steps to come run by Shares, as when a data rank has become slow.
+	Shift
 	// Drop, Duplicate, Delay (by For), Reorder (let what was sent later come first) and Corrupt (flip a bit on the wire) strike a message.
 	Drop
 	Duplicate
@@ -40,7 +42,7 @@ const (
 	kinds
 )
 
-var names = [kinds]string{"", "kill", "panic", "hang", "slow", "kill-node", "pause-node", "fill-disk", "jump-clock", "partition",
+var names = [kinds]string{"", "kill", "panic", "hang", "slow", "kill-node", "pause-node", "fill-disk", "jump-clock", "partition", "shift",
 	"drop", "duplicate", "delay", "reorder", "corrupt"}
 
 func (k Kind) String() string {
@@ -57,6 +59,7 @@ const (
 	anActor target = iota
 	aNode
 	someNodes
+	someShares
 	aMessage
 )
 
@@ -68,6 +71,8 @@ func (k Kind) target() target {
 		return aNode
 	case k == Partition:
 		return someNodes
+	case k == Shift:
+		return someShares
 	}
 	return aMessage
 }
@@ -103,6 +108,8 @@ type Fault struct {
 	Actor plan.ActorID
 	Node  int
 	Nodes []int
+	// Shares are micro-batches by data rank.
+	Shares plan.Shares
 	// Value, From and To name messages; zero values stand for any. A message fault strikes those that are sent
 	// in the round of At, and looks at nothing else there but Micro, Bucket and Number.
 	Value    plan.Kind
@@ -129,6 +136,8 @@ func (f Fault) String() string {
 			b.WriteString(sep + strconv.Itoa(n))
 			sep = ","
 		}
+	case someShares:
+		fmt.Fprintf(&b, " %s", f.Shares)
 	case aMessage:
 		fmt.Fprintf(&b, " %s from %s to %s", word(f.Value), orAny(f.From), orAny(f.To))
 	}
@@ -210,6 +219,12 @@ func Check(faults []Fault, p *plan.Plan, nodes int) error {
 			if n < 0 || n >= nodes {
 				return fmt.Errorf("fault %d (%s): there is no node %d; 0 to %d are legal", i+1, f, n, nodes-1)
 			}
+		}
+		if f.Kind == Shift && f.At.Actor != plan.Trainer {
+			return fmt.Errorf("fault %d (%s): it is the trainer that opens steps by shares; a point at the trainer is legal", i+1, f)
+		}
+		if _, err := p.Deal(f.Shares); err != nil {
+			return fmt.Errorf("fault %d (%s): %w", i+1, f, err)
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ var lines = []string{
 	"fill-disk 0 at trainer finish of snapshot step 2 for 1s",
 	"jump-clock 1 at trainer of train step 2 for -1h0m0s",
 	"partition 1,2 at trainer decide of train step 5 for 4s",
+	"shift 5,1,2 at trainer feed of train step 1",
 	"drop gradient from stage.p1.d0 to shard.p1.d0 at micro-batch 4 bucket 2 of train step 3",
 	"duplicate any from any to trainer at of train step 3 times 7",
 	"delay activation-gradient from any to any at number 2 of train step 3 for 50ms",
@@ -56,6 +57,9 @@ func TestRefused(t *testing.T) {
 		"delay any from any to any at of train step 1 for -1s": "times above 0 are legal",
 		"drop activations from any to any at of train step 1":  `"activations" is no kind of value`,
 		"drop activation to any from any at of train step 1":   `"to" stands where "from" is due`,
+		"shift 5,x at trainer of train step 1":                 `"x" where a number from 0`,
+		"shift 5,03 at trainer of train step 1":                `not written as "5,3"`,
+		"shift 5,3 at of train step 1":                         "the point must name one",
 		"kill stage.p0.d0 forward":                             `"forward" stands where "at" is due`,
 		"kill stage.p0.d0 at":                                  "is due",
 	} {

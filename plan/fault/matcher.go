@@ -27,7 +27,7 @@ func (m *Matcher) At(a plan.ActorID, r plan.Round, op *plan.Op) []Fault {
 		if at == "" {
 			at = f.Actor
 		}
-		if at == a && f.At.Round == r && f.At.matches(op) && m.count(i) {
+		if at == a && f.At.Round == r.Bare() && f.At.matches(op) && m.count(i) {
 			due = append(due, *f)
 		}
 	}
@@ -42,7 +42,7 @@ func (m *Matcher) Message(from, to plan.ActorID, r plan.Round, v plan.Value) []F
 		if f.Kind.target() != aMessage || f.From != "" && f.From != from || f.To != "" && f.To != to || f.Value != 0 && f.Value != v.Kind {
 			continue
 		}
-		if f.At.Round == r && match(f.At.Micro, v.Lo) && match(f.At.Bucket, v.Index) && m.count(i) {
+		if f.At.Round == r.Bare() && match(f.At.Micro, v.Lo) && match(f.At.Bucket, v.Index) && m.count(i) {
 			due = append(due, *f)
 		}
 	}

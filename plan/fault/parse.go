@@ -101,6 +101,9 @@ func (p *parser) target(f *Fault) (err error) {
 			}
 			f.Nodes = append(f.Nodes, n)
 		}
+	case someShares:
+		f.Shares = plan.Shares(p.next())
+		_, err = f.Shares.Counts()
 	case aMessage:
 		if f.Value, err = value(p.next()); err != nil {
 			return err

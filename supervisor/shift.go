@@ -1,0 +1,196 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-train/troupe/plan"
+)
+
+// Shifter answers slow stages by shifting micro-batches to the other data ranks, for the policy "shift". It is pure:
+// what was measured in a step comes in, as to SlowWatch, which says who is slow.
+//
+// While some stage is slow, the shares are those by which the data ranks would end at the same time, as far as whole
+// micro-batches allow, by the median of the times of the last policy.Steps steps. When none is slow any more, they are
+// those of the plan again. A decision needs policy.Steps steps by which every stage was measured since the one before, in
+// the life that it lives now; and other shares than the plan's must be worth it. So equal ranks do not play ball.
+type Shifter struct {
+	plan   *plan.Plan
+	watch  *SlowWatch
+	load   *load
+	counts []int // the shares that were decided last
+	recent map[plan.ActorID]*recent
+	told   string // of shares that were refused; told once
+}
+
+// recent are the seconds per floating-point operation of a life in its last steps, oldest first.
+type recent struct {
+	incarnation int
+	times       []float64
+}
+
+// Shift is a decision to run steps by other shares.
+type Shift struct {
+	From, To []int
+	// Shares are To, as the plan writes them.
+	Shares plan.Shares
+	Reason string
+}
+
+func (s Shift) String() string {
+	return fmt.Sprintf("shift micro-batches of the data ranks from %s to %s: %s", plan.SharesOf(s.From), plan.SharesOf(s.To), s.Reason)
+}
+
+// shiftGain is by how much the computing of a step must be expected to be shorter for a shift to be worth it: more than
+// by what medians of equal ranks differ.
+const shiftGain = 0.1
+
+// NewShifter is that of a plan whose stages are watched.
+func NewShifter(p *plan.Plan, w *SlowWatch) *Shifter {
+	return &Shifter{plan: p, watch: w, load: newLoad(p), counts: p.Shares(), recent: map[plan.ActorID]*recent{}}
+}
+
+// Step takes in a committed step that was run by given shares, after the watch has. It returns what is decided: a
+// Shift, a Noted when shares that would be better are out of reach, or nil.
+func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision {
+	full := true
+	for id := range x.load.flops {
+		m, ok := stages[id]
+		if !ok {
+			return nil
+		}
+		r := x.recent[id]
+		if r == nil || r.incarnation != m.Incarnation {
+			r = &recent{incarnation: m.Incarnation}
+			x.recent[id] = r
+		}
+		r.times = append(r.times, m.Compute.Seconds()/x.load.of(id, s))
+		if n := len(r.times) - x.watch.policy.Steps; n > 0 {
+			r.times = slices.Delete(r.times, 0, n)
+		}
+		full = full && len(r.times) == x.watch.policy.Steps
+	}
+	if !full {
+		return nil
+	}
+	to, reason := x.want()
+	if to == nil || slices.Equal(to, x.counts) {
+		return nil
+	}
+	to, short := x.within(to)
+	if short != "" {
+		reason += "; " + short
+	}
+	if slices.Equal(to, x.counts) {
+		if reason = fmt.Sprintf("the micro-batches of the data ranks stay %s: %s", plan.SharesOf(to), reason); short == x.told {
+			return nil
+		}
+		x.told = short
+		return Noted{reason}
+	}
+	d := Shift{From: x.counts, To: to, Shares: x.plan.SharesOf(to), Reason: reason}
+	x.counts, x.told = to, ""
+	clear(x.recent) // the next decision rests on what is measured by these shares
+	return d
+}
+
+// want are the shares that are best now, with the reason; nil if others than those of now are not worth it.
+func (x *Shifter) want() ([]int, string) {
+	var slow []string
+	paces := make([]plan.Pace, x.plan.Job.Layout.Data)
+	for p := range x.plan.Stages {
+		if x.load.flops[plan.StageID(p, 0)] == 0 {
+			continue
+		}
+		usual := x.usual(p)
+		for d := range paces {
+			id := plan.StageID(p, d)
+			time := usual
+			if x.watch.IsSlow(id) {
+				time = x.time(id)
+				slow = append(slow, fmt.Sprintf("%s takes %.1f times as long as its peers", id, time/usual))
+			}
+			// A rank needs its slowest stage for every micro-batch, and the others once, before and after it.
+			each := time * x.load.flops[id]
+			paces[d].Each, paces[d].Fixed = max(paces[d].Each, each), paces[d].Fixed+each
+		}
+	}
+	for d := range paces {
+		paces[d].Fixed -= paces[d].Each
+	}
+	if len(slow) == 0 {
+		return x.plan.Shares(), "no stage is slow any more"
+	}
+	to := plan.Apportion(len(x.plan.Train), paces)
+	gain := 1 - plan.Last(to, paces)/plan.Last(x.counts, paces)
+	if gain < shiftGain {
+		return nil, ""
+	}
+	return to, fmt.Sprintf("%s; computing should take %.0f %% less time", strings.Join(slow, ", "), 100*gain)
+}
+
+// time is the median of the last times of a stage.
+func (x *Shifter) time(id plan.ActorID) float64 {
+	times := slices.Sorted(slices.Values(x.recent[id].times))
+	return times[len(times)/2]
+}
+
+// usual is the median over the stages of a pipeline rank that are not slow; over all, if all are.
+func (x *Shifter) usual(p int) float64 {
+	var fast, all []float64
+	for d := range x.plan.Job.Layout.Data {
+		id := plan.StageID(p, d)
+		t := x.time(id)
+		if all = append(all, t); !x.watch.IsSlow(id) {
+			fast = append(fast, t)
+		}
+	}
+	if len(fast) == 0 {
+		fast = all
+	}
+	slices.Sort(fast)
+	return fast[(len(fast)-1)/2]
+}
+
+// within are the shares next to given ones that the actors have the memory for: as long as one has not, a micro-batch goes
+// back to where it is now. short says why they are others than those given.
+func (x *Shifter) within(to []int) (fit []int, short string) {
+	fit = slices.Clone(to)
+	for !slices.Equal(fit, x.counts) {
+		err := fits(x.plan, x.plan.SharesOf(fit))
+		if err == nil {
+			return fit, short
+		}
+		if short == "" {
+			short = err.Error()
+		}
+		most, least := 0, 0
+		for d := range fit {
+			if fit[d]-x.counts[d] > fit[most]-x.counts[most] {
+				most = d
+			}
+			if fit[d]-x.counts[d] < fit[least]-x.counts[least] {
+				least = d
+			}
+		}
+		fit[most]--
+		fit[least]++
+	}
+	return fit, short
+}
+
+// fits says why a plan cannot be run by shares: its programs would be wrong, or an actor would need more memory than it may.
+func fits(p *plan.Plan, s plan.Shares) error {
+	q, err := p.Reshare(s)
+	if err != nil {
+		return err
+	}
+	limit := p.Job.Train.MemoryLimit
+	for _, a := range q.Predicted.Actors {
+		if limit > 0 && a.Peak() > limit {
+			return fmt.Errorf("by %s %s would need %d bytes, and train.memory_limit is %d", plan.SharesOf(q.Shares()), a.ID, a.Peak(), limit)
+		}
+	}
+	return nil
+}
