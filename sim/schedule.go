@@ -37,7 +37,7 @@ func (d *dice) shares(n, ranks int) plan.Shares {
 }
 
 // Schedule is the random schedule of faults of a seed: from 1 to FaultsMax of them, at any operation of any actor in
-// any round. Often several fall close together, since it is there that recoveries go wrong.
+// any round, and changes of shares besides. Often several fall close together, since it is there that recoveries go wrong.
 func (b *Bench) Schedule(seed uint64) []fault.Fault {
 	d := &dice{key: random.Key(random.String("faults"), seed)}
 	var faults []fault.Fault
@@ -51,7 +51,30 @@ func (b *Bench) Schedule(seed uint64) []fault.Fault {
 		}
 		faults = append(faults, f)
 	}
-	return faults
+	return append(faults, b.shifts(seed, faults)...)
+}
+
+// shifts are at most three changes of shares besides the faults of a schedule, often in the rounds that those strike.
+// Their dice are their own, so that the faults of a seed are the same in plans without data ranks to shift between.
+func (b *Bench) shifts(seed uint64, near []fault.Fault) []fault.Fault {
+	p := b.config.Plan
+	ranks, micro := p.Job.Layout.Data, len(p.Train)
+	if ranks < 2 || micro <= ranks {
+		return nil
+	}
+	d := &dice{key: random.Key(random.String("shifts"), seed)}
+	var list []fault.Fault
+	for range d.below(4) {
+		round := b.rounds[d.below(len(b.rounds))]
+		if at := near[d.below(len(near))].At.Round; d.chance(0.5) && at.Phase != plan.RecoverPhase {
+			round = at
+		}
+		list = append(list, fault.Fault{Kind: fault.Shift, Shares: d.shares(micro, ranks), At: fault.Point{
+			Actor: plan.Trainer, Round: round, Micro: fault.Any, Bucket: fault.Any,
+			Number: d.below(len(p.Program(plan.Trainer, round.Phase).Ops) + 1),
+		}})
+	}
+	return list
 }
 
 func (b *Bench) fault(d *dice, near *plan.Round) fault.Fault {
@@ -73,10 +96,6 @@ func (b *Bench) fault(d *dice, near *plan.Round) fault.Fault {
 	}
 	if nodes > 1 {
 		kinds = append(kinds, fault.KillNode, fault.KillNode, fault.PauseNode, fault.PauseNode, fault.Partition, fault.Partition)
-	}
-	ranks, micro := p.Job.Layout.Data, len(p.Train)
-	if ranks > 1 && micro > ranks {
-		kinds = append(kinds, fault.Shift, fault.Shift, fault.Shift)
 	}
 	f.Kind = kinds[d.below(len(kinds))]
 	switch f.Kind {
@@ -103,9 +122,6 @@ func (b *Bench) fault(d *dice, near *plan.Round) fault.Fault {
 		if len(f.Nodes) == 0 {
 			f.Nodes = []int{1 + d.below(nodes-1)}
 		}
-	case fault.Shift:
-		f.At.Actor, f.Shares = plan.Trainer, d.shares(micro, ranks)
-		f.At.Number = d.below(len(p.Program(plan.Trainer, f.At.Round.Phase).Ops) + 1)
 	case fault.FillDisk:
 		f.At.Actor, f.For = plan.Trainer, d.between(10*time.Millisecond, time.Second)
 		f.At.Number = d.below(len(p.Program(plan.Trainer, f.At.Round.Phase).Ops) + 1)
