@@ -49,6 +49,8 @@ type Outcome struct {
 	Faults []fault.Fault
 	// Violation is what the run did that it must not; nil if all is well.
 	Violation error
+	// Shifted is the number of steps that were committed by other shares than the plan's.
+	Shifted int
 	// Struck faults of Faults struck. Restarts are the lives that began, Resumes the returns to a checkpoint.
 	Struck, Restarts, Resumes int
 	// Events and Time are those of the simulation.
@@ -337,6 +339,7 @@ func (r *run) spawn(l Life) (Actor, error) {
 // finished takes in what has come of a round that all actors have finished. It may come twice: a trainer that ends
 // before it has opened the next round opens this one again.
 func (r *run) finished(round plan.Round, what string) error {
+	shares := round.Shares
 	round = round.Bare()
 	if before, ok := r.outcomes[round]; ok {
 		if before != what {
@@ -349,6 +352,9 @@ func (r *run) finished(round plan.Round, what string) error {
 	}
 	r.outcomes[round] = what
 	r.order = append(r.order, round)
+	if shares != "" {
+		r.out.Shifted++
+	}
 	if round.Phase != plan.TrainPhase {
 		return nil
 	}

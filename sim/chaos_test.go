@@ -53,15 +53,18 @@ func TestChaos(t *testing.T) {
 	for name, stubs := range map[string]bool{"kernels": false, "stubs": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Nodes: 5, Stubs: stubs}, 3)
-			struck, restarts, resumes := 0, 0, 0
+			struck, restarts, resumes, shifted := 0, 0, 0, 0
 			for seed := *first; seed < *first+*schedules; seed++ {
 				o := b.Chaos(seed)
 				if o.Violation != nil {
 					t.Fatalf("%v\nshrunk:\n%s", o.Violation, b.Shrink(o))
 				}
-				struck, restarts, resumes = struck+o.Struck, restarts+o.Restarts, resumes+o.Resumes
+				struck, restarts, resumes, shifted = struck+o.Struck, restarts+o.Restarts, resumes+o.Resumes, shifted+o.Shifted
 			}
-			t.Logf("%d schedules: %d faults struck, %d restarts, %d resumes", *schedules, struck, restarts, resumes)
+			t.Logf("%d schedules: %d faults struck, %d restarts, %d resumes, %d steps by other shares", *schedules, struck, restarts, resumes, shifted)
+			if shifted == 0 {
+				t.Error("no step was run by other shares than the plan's")
+			}
 		})
 	}
 }

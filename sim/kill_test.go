@@ -15,16 +15,19 @@ import (
 var full = flag.Bool("full", false, "TestKillEverywhere kills at every place of every round, and not at every third of some")
 
 // everywhere kills an actor at every stride-th receive, operation and send of a round, one run each, and returns
-// how many of them there are.
-func everywhere(t *testing.T, b *sim.Bench, round plan.Round, id plan.ActorID, stride int) int {
+// how many of them there are. The faults besides strike in every run, and restart nobody.
+func everywhere(t *testing.T, b *sim.Bench, round plan.Round, id plan.ActorID, stride int, besides ...fault.Fault) int {
 	t.Helper()
 	for number := 0; ; number += stride {
 		f := fault.Fault{Kind: fault.Kill, Actor: id, At: fault.Point{Round: round, Micro: fault.Any, Bucket: fault.Any, Number: number}}
-		o := b.Run(uint64(number), []fault.Fault{f}, nil)
+		o := b.Run(uint64(number), append(besides[:len(besides):len(besides)], f), nil)
 		if o.Violation != nil {
 			t.Fatal(o)
 		}
-		if o.Struck == 0 {
+		if len(besides) > 0 && o.Shifted == 0 {
+			t.Fatalf("%s: no step was run by other shares", o)
+		}
+		if o.Struck == len(besides) {
 			return number
 		}
 		if want := map[plan.ActorID]int{id: 1}; o.Resumes != 0 || !maps.Equal(o.Lives, want) {
@@ -41,16 +44,27 @@ func TestKillEverywhere(t *testing.T) {
 		stubs bool
 		set   []string
 		round []plan.Round
+		// shift are changes of shares, and shares those of the step in which is killed.
+		shift  string
+		shares plan.Shares
 	}{
-		{"a step", false, nil, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}},
-		{"other rounds", true, nil, []plan.Round{{Phase: plan.InitPhase}, {Phase: plan.TrainPhase}, {Step: 2, Phase: plan.EvaluatePhase}, {Step: 2, Phase: plan.SnapshotPhase}, {Step: 3, Phase: plan.SnapshotPhase}}},
-		{"gpipe", true, []string{"layout.schedule=gpipe", "layout.pipeline=2", "layout.data=3"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}},
-		{"without mirrors", true, []string{"supervisor.mirror=false"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}},
+		{"a step", false, nil, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "", ""},
+		{"other rounds", true, nil, []plan.Round{{Phase: plan.InitPhase}, {Phase: plan.TrainPhase}, {Step: 2, Phase: plan.EvaluatePhase}, {Step: 2, Phase: plan.SnapshotPhase}, {Step: 3, Phase: plan.SnapshotPhase}}, "", ""},
+		{"gpipe", true, []string{"layout.schedule=gpipe", "layout.pipeline=2", "layout.data=3"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "", ""},
+		{"without mirrors", true, []string{"supervisor.mirror=false"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "", ""},
+		{"uneven shares", true, []string{"train.batch=7"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "shift 2,5 at trainer of init step 0", "2,5"},
+		{"the step at which shares change", true, nil, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "shift 5,1 at trainer of train step 0", "5,1"},
+		{"the step before shares change", true, []string{"layout.schedule=gpipe"}, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "shift 5,1 at trainer of init step 0\nshift 1,5 at trainer of train step 1", "5,1"},
+		{"the step at which they change back", true, nil, []plan.Round{{Step: 1, Phase: plan.TrainPhase}}, "shift 1,5 at trainer of init step 0\nshift 3,3 at trainer of train step 0", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Stubs: c.stubs, Nodes: 4,
 				Rounds: supervisor.Rounds{Until: 3, EvaluateEvery: 2, SnapshotEvery: 2, Evaluates: true}}, 3, c.set...)
 			p := b.Plan()
+			besides, err := fault.Parse(c.shift)
+			if err != nil {
+				t.Fatal(err)
+			}
 			runs, stride := 0, 1
 			if c.stubs && !*full {
 				stride = 3
@@ -60,9 +74,15 @@ func TestKillEverywhere(t *testing.T) {
 					if a.ID.Role() == "shard" && !p.Job.Supervisor.Mirror {
 						continue // nobody has its state
 					}
-					n := everywhere(t, b, round, a.ID, stride)
+					n := everywhere(t, b, round, a.ID, stride, besides...)
 					places := 0 // what is offered is not sent while nobody needs it
-					for _, op := range p.Program(a.ID, round.Phase).Ops {
+					at := round
+					at.Shares = c.shares
+					program, err := p.ProgramIn(a.ID, at)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, op := range program.Ops {
 						if op.Kind != plan.Offer {
 							places++
 						}
