@@ -108,7 +108,9 @@ func (x *Shifter) want() ([]int, string) {
 			id := plan.StageID(p, d)
 			time := usual
 			if x.watch.IsSlow(id) {
-				time = x.time(id)
+				if time = x.time(id); time < midway(x.watch.policy.Factor)*usual {
+					return nil, "" // it may be about to be fast again, which is for the watch to say
+				}
 				slow = append(slow, fmt.Sprintf("%s takes %.1f times as long as its peers", id, time/usual))
 			}
 			// A rank needs its slowest stage for every micro-batch, and the others once, before and after it.

@@ -28,7 +28,8 @@ type streak struct {
 	slow        bool
 }
 
-// slowLeast is the least time of a step that says something of a node's speed, and not of its luck.
+// slowLeast is the least time of a step, by the shares of the plan, that says something of a node's speed, and not of its
+// luck: nobody is slow next to others for taking longer than less than that.
 const slowLeast = 5 * time.Millisecond
 
 // Measured is what a stage did in a step.
@@ -51,10 +52,12 @@ func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow
 	if w.policy.Policy == "off" {
 		return nil
 	}
-	rates := map[plan.ActorID]float64{}
+	// rates are the times of an operation, and others those that a stage is compared with.
+	rates, others := map[plan.ActorID]float64{}, map[plan.ActorID]float64{}
 	for id, m := range stages {
-		if f := w.load.of(id, s); f > 0 && m.Compute >= slowLeast {
+		if f := w.load.of(id, s); f > 0 {
 			rates[id] = m.Compute.Seconds() / f
+			others[id] = max(rates[id], slowLeast.Seconds()/w.load.of(id, ""))
 		}
 	}
 	var found []Slow
@@ -63,7 +66,7 @@ func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow
 		if s.incarnation != stages[id].Incarnation {
 			s = streak{incarnation: stages[id].Incarnation}
 		}
-		usual := w.usual(id, rates)
+		usual := w.usual(id, others)
 		times := rates[id] / usual
 		slow, fast := times >= w.policy.Factor, times < midway(w.policy.Factor) // between the two nothing changes
 		switch {
@@ -87,7 +90,7 @@ func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow
 		}
 		w.streak[id] = s
 	}
-	for _, r := range rates {
+	for _, r := range others {
 		if w.best == 0 || r < w.best {
 			w.best = r
 		}
@@ -124,10 +127,12 @@ type load struct {
 	flops  map[plan.ActorID]float64
 	shares plan.Shares
 	rows   []int
+	own    []int // rows by the shares of the plan
 }
 
 func newLoad(p *plan.Plan) *load {
-	l := &load{plan: p, flops: map[plan.ActorID]float64{}, rows: rowsOf(p.Train, p.Job.Layout.Data)}
+	rows := rowsOf(p.Train, p.Job.Layout.Data)
+	l := &load{plan: p, flops: map[plan.ActorID]float64{}, rows: rows, own: rows}
 	for _, a := range p.Predicted.Actors {
 		if _, d, _ := a.ID.Rank(); a.FLOPs > 0 {
 			l.flops[a.ID] = a.FLOPs / float64(l.rows[d]) / l.speed(d)
@@ -147,6 +152,10 @@ func (l *load) speed(d int) float64 {
 
 // of is 0 for a stage without layers, and for shares that do not fit the plan.
 func (l *load) of(id plan.ActorID, s plan.Shares) float64 {
+	_, d, _ := id.Rank()
+	if s == "" {
+		return l.flops[id] * float64(l.own[d])
+	}
 	if s != l.shares {
 		batches, err := l.plan.Deal(s)
 		if err != nil {
@@ -154,7 +163,6 @@ func (l *load) of(id plan.ActorID, s plan.Shares) float64 {
 		}
 		l.shares, l.rows = s, rowsOf(batches, len(l.rows))
 	}
-	_, d, _ := id.Rank()
 	return l.flops[id] * float64(l.rows[d])
 }
 

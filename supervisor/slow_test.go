@@ -9,7 +9,7 @@ import (
 )
 
 // testLoad is that of stages with one sequence each.
-func testLoad(flops map[plan.ActorID]float64) *load { return &load{flops: flops, rows: []int{1}} }
+func testLoad(flops map[plan.ActorID]float64) *load { return &load{flops: flops, own: []int{1}} }
 
 // TestSlowWatch: which stages are told to be slow, after which step. Stage p1 has twice the work of the others.
 func TestSlowWatch(t *testing.T) {
