@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/troupe-train/troupe/checkpoint"
+	"github.com/troupe-train/troupe/plan"
 )
 
 // Audit is what the ledger of a run proves.
@@ -20,6 +22,8 @@ type Audit struct {
 	Samples int64 `json:"samples"`
 	// Skipped are the steps that made no update.
 	Skipped []SkipEntry `json:"skipped"`
+	// Shifts are the steps at which the shares of the data ranks changed; those of the plan are empty.
+	Shifts []ShiftEntry `json:"shifts"`
 	// Epochs is how often the text was gone through; 0 where it has no epochs.
 	Epochs float64 `json:"epochs"`
 	// Runs is how often the run was begun, and Undone the steps that were committed and then undone by going back.
@@ -27,6 +31,12 @@ type Audit struct {
 	Undone int `json:"undone"`
 	// Checkpoint is the newest complete one, by its step; -1 if there is none.
 	Checkpoint int64 `json:"checkpoint"`
+}
+
+// ShiftEntry is a step that was run by other shares than the one before it.
+type ShiftEntry struct {
+	Step   int64       `json:"step"`
+	Shares plan.Shares `json:"shares"`
 }
 
 // AuditRun reads the journal in dir and checks that every sample is in exactly one committed step, that a step
@@ -91,14 +101,41 @@ func (l *Ledger) check() error {
 		case s.Skipped == "" && l.Skips[s.Step] != "":
 			return fmt.Errorf("step %d made an update, though it was decided to skip it: %s", s.Step, l.Skips[s.Step])
 		}
+		if err := checkShares(s, l.Run.Batch); err != nil {
+			return err
+		}
 		next = s.Last + 1
 	}
 	return nil
 }
 
+// checkShares proves that the shares of a step, if it has any, deal micro-batches of at least one sample to every data rank.
+func checkShares(s StepEntry, batch int) error {
+	if s.Shares == "" {
+		return nil
+	}
+	counts, err := s.Shares.Counts()
+	if err != nil {
+		return fmt.Errorf("step %d: %w", s.Step, err)
+	}
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	if slices.Min(counts) < 1 || sum > batch {
+		return fmt.Errorf("step %d was run by the shares %s; at least 1 for each data rank, and %d in all at most, are legal", s.Step, s.Shares, batch)
+	}
+	return nil
+}
+
 func (l *Ledger) audit() *Audit {
-	a := &Audit{Job: l.Run.Job, From: l.Began, Steps: int64(len(l.Steps)), Skipped: []SkipEntry{}, Runs: l.Runs, Undone: l.Undone, Checkpoint: -1}
+	a := &Audit{Job: l.Run.Job, From: l.Began, Steps: int64(len(l.Steps)), Skipped: []SkipEntry{}, Shifts: []ShiftEntry{}, Runs: l.Runs, Undone: l.Undone, Checkpoint: -1}
+	shares := plan.Shares("")
 	for _, s := range l.Steps {
+		if s.Shares != shares {
+			shares = s.Shares
+			a.Shifts = append(a.Shifts, ShiftEntry{s.Step, shares})
+		}
 		if s.Skipped != "" {
 			a.Skipped = append(a.Skipped, SkipEntry{s.Step, s.Skipped})
 		}

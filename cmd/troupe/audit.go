@@ -39,6 +39,13 @@ func auditCommand() *cobra.Command {
 			for _, s := range a.Skipped {
 				fmt.Fprintf(w, "step %d made no update: %s\n", s.Step, s.Reason)
 			}
+			for _, s := range a.Shifts {
+				shares := "those of the plan"
+				if s.Shares != "" {
+					shares = string(s.Shares)
+				}
+				fmt.Fprintf(w, "from step %d on the data ranks ran micro-batches by the shares %s\n", s.Step, shares)
+			}
 			if a.Runs > 1 {
 				fmt.Fprintf(w, "begun %d times; %d steps were undone by going back to a checkpoint\n", a.Runs, a.Undone)
 			}

@@ -26,8 +26,9 @@ func chaosCommand() *cobra.Command {
 		Use:   "chaos JOB.yaml",
 		Short: "Run random schedules of faults against a job in the simulator",
 		Long: "Chaos runs the machines of a job on a virtual clock, network and disk. Every seed is a random schedule of faults:\n" +
-			"actors and nodes die, hang and pause, messages are lost, doubled, bent and held back, disks fill. After each\n" +
-			"run the weights, the committed steps and the samples in them must be those of the run without faults.\n" +
+			"actors and nodes die, hang and pause, messages are lost, doubled, bent and held back, disks fill, and micro-batches\n" +
+			"are shifted between data ranks. After each run the weights, the committed steps and the samples in them must be\n" +
+			"those of the run without faults.\n" +
 			"Operations only hash what they read, so any job is fast; with --kernels they compute (use a tiny model).\n" +
 			"A schedule that fails is shrunk to the fewest faults and printed with the command that runs it again.",
 		Example: "  troupe chaos examples/gosrc.yaml --seeds 1:10000 --set layout.pipeline=3 --set layout.data=2 --nodes 3\n" +

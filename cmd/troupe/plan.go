@@ -71,6 +71,7 @@ type object struct {
 	Parameters      int                    `json:"parameters"`
 	FLOPs           float64                `json:"flops"`
 	Stages          []plan.Range           `json:"stages"`
+	Shares          []int                  `json:"shares"`
 	Actors          []plan.Actor           `json:"actors"`
 }
 
@@ -78,7 +79,7 @@ type object struct {
 func planObject(p *plan.Plan, gflops float64) object {
 	o := object{
 		Bubble: p.Predicted.Bubble, PeakBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{},
-		Parameters: p.Model.Len(), FLOPs: p.Predicted.FLOPs, Stages: p.Stages, Actors: p.Actors,
+		Parameters: p.Model.Len(), FLOPs: p.Predicted.FLOPs, Stages: p.Stages, Shares: p.Shares(), Actors: p.Actors,
 	}
 	var busiest float64
 	stages := 0
@@ -100,8 +101,12 @@ func planObject(p *plan.Plan, gflops float64) object {
 func printPlan(out io.Writer, p *plan.Plan, gflops float64) error {
 	o, l := planObject(p, gflops), p.Job.Layout
 	fmt.Fprintf(out, "%s: %s, %d parameters in %d layers\n", p.Job.Name, p.Model.Kind, o.Parameters, len(p.Model.Layers))
-	fmt.Fprintf(out, "layout: pipeline %d, data %d, schedule %s; %d micro-batches of at most %d sequences a step\n",
-		l.Pipeline, l.Data, l.Schedule, len(p.Train), p.Job.Train.MicroBatch)
+	shares := ""
+	if o.Shares[0] != o.Shares[len(o.Shares)-1] || len(l.Shares) > 0 {
+		shares = fmt.Sprintf(", by data rank %s", plan.SharesOf(o.Shares))
+	}
+	fmt.Fprintf(out, "layout: pipeline %d, data %d, schedule %s; %d micro-batches of at most %d sequences a step%s\n",
+		l.Pipeline, l.Data, l.Schedule, len(p.Train), p.Job.Train.MicroBatch, shares)
 	fmt.Fprintf(out, "a step: %.3g FLOP, bubble %.3f; stages of %g GFLOP/s take %.2g s, without the time of messages\n\n",
 		o.FLOPs, o.Bubble, gflops, o.StepSeconds)
 	wide := 0
