@@ -14,14 +14,15 @@ import (
 // While some stage is slow, the shares are those by which the data ranks would end at the same time, as far as whole
 // micro-batches allow, by the median of the times of the last policy.Steps steps. When none is slow any more, they are
 // those of the plan again. A decision needs policy.Steps steps by which every stage was measured since the one before, in
-// the life that it lives now; and other shares than the plan's must be worth it. So equal ranks do not play ball.
+// the life that it lives now; and other shares must be worth it. So equal ranks do not play ball.
 type Shifter struct {
 	plan   *plan.Plan
 	watch  *SlowWatch
 	load   *load
 	counts []int // the shares that were decided last
 	recent map[plan.ActorID]*recent
-	told   string // of shares that were refused; told once
+	slow   []plan.ActorID // when that was decided
+	told   string         // of shares that were refused; told once
 }
 
 // recent are the seconds per floating-point operation of a life in its last steps, oldest first.
@@ -42,9 +43,9 @@ func (s Shift) String() string {
 	return fmt.Sprintf("shift micro-batches of the data ranks from %s to %s: %s", plan.SharesOf(s.From), plan.SharesOf(s.To), s.Reason)
 }
 
-// shiftGain is by how much the computing of a step must be expected to be shorter for a shift to be worth it: more than
-// by what medians of equal ranks differ.
-const shiftGain = 0.1
+// shiftGain is by how much the computing of a step must be expected to be shorter for a shift to be worth it, and
+// againGain the same while the same stages are slow as before: medians of a machine with other work to do go up and down.
+const shiftGain, againGain = 0.1, 0.2
 
 // NewShifter is that of a plan whose stages are watched.
 func NewShifter(p *plan.Plan, w *SlowWatch) *Shifter {
@@ -74,7 +75,7 @@ func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision
 	if !full {
 		return nil
 	}
-	to, reason := x.want()
+	to, slow, reason := x.want()
 	if to == nil || slices.Equal(to, x.counts) {
 		return nil
 	}
@@ -90,14 +91,15 @@ func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision
 		return Noted{reason}
 	}
 	d := Shift{From: x.counts, To: to, Shares: x.plan.SharesOf(to), Reason: reason}
-	x.counts, x.told = to, ""
+	x.counts, x.slow, x.told = to, slow, ""
 	clear(x.recent) // the next decision rests on what is measured by these shares
 	return d
 }
 
-// want are the shares that are best now, with the reason; nil if others than those of now are not worth it.
-func (x *Shifter) want() ([]int, string) {
-	var slow []string
+// want are the shares that are best now, for stages that are slow, with the reason; nil if others than those of now are
+// not worth it.
+func (x *Shifter) want() (to []int, slow []plan.ActorID, reason string) {
+	var tell []string
 	paces := make([]plan.Pace, x.plan.Job.Layout.Data)
 	for p := range x.plan.Stages {
 		if x.load.flops[plan.StageID(p, 0)] == 0 {
@@ -109,9 +111,10 @@ func (x *Shifter) want() ([]int, string) {
 			time := usual
 			if x.watch.IsSlow(id) {
 				if time = x.time(id); time < midway(x.watch.policy.Factor)*usual {
-					return nil, "" // it may be about to be fast again, which is for the watch to say
+					return nil, nil, "" // it may be about to be fast again, which is for the watch to say
 				}
-				slow = append(slow, fmt.Sprintf("%s takes %.1f times as long as its peers", id, time/usual))
+				slow = append(slow, id)
+				tell = append(tell, fmt.Sprintf("%s takes %.1f times as long as its peers", id, time/usual))
 			}
 			// A rank needs its slowest stage for every micro-batch, and the others once, before and after it.
 			each := time * x.load.flops[id]
@@ -122,14 +125,18 @@ func (x *Shifter) want() ([]int, string) {
 		paces[d].Fixed -= paces[d].Each
 	}
 	if len(slow) == 0 {
-		return x.plan.Shares(), "no stage is slow any more"
+		return x.plan.Shares(), nil, "no stage is slow any more"
 	}
-	to := plan.Apportion(len(x.plan.Train), paces)
+	to = plan.Apportion(len(x.plan.Train), paces)
 	gain := 1 - plan.Last(to, paces)/plan.Last(x.counts, paces)
-	if gain < shiftGain {
-		return nil, ""
+	least := shiftGain
+	if slices.Equal(slow, x.slow) {
+		least = againGain
 	}
-	return to, fmt.Sprintf("%s; computing should take %.0f %% less time", strings.Join(slow, ", "), 100*gain)
+	if gain < least {
+		return nil, nil, ""
+	}
+	return to, slow, fmt.Sprintf("%s; computing should take %.0f %% less time", strings.Join(tell, ", "), 100*gain)
 }
 
 // time is the median of the last times of a stage.

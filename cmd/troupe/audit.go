@@ -40,11 +40,11 @@ func auditCommand() *cobra.Command {
 				fmt.Fprintf(w, "step %d made no update: %s\n", s.Step, s.Reason)
 			}
 			for _, s := range a.Shifts {
-				shares := "those of the plan"
+				by := "the shares of the plan"
 				if s.Shares != "" {
-					shares = string(s.Shares)
+					by = fmt.Sprintf("shares of %s micro-batches", s.Shares)
 				}
-				fmt.Fprintf(w, "from step %d on the data ranks ran micro-batches by the shares %s\n", s.Step, shares)
+				fmt.Fprintf(w, "from step %d on the data ranks ran %s\n", s.Step, by)
 			}
 			if a.Runs > 1 {
 				fmt.Fprintf(w, "begun %d times; %d steps were undone by going back to a checkpoint\n", a.Runs, a.Undone)
