@@ -79,6 +79,7 @@ func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision
 	if to == nil || slices.Equal(to, x.counts) {
 		return nil
 	}
+	clear(x.recent) // the next decision rests on steps from here on
 	to, short := x.within(to)
 	if short != "" {
 		reason += "; " + short
@@ -91,8 +92,7 @@ func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision
 		return Noted{reason}
 	}
 	d := Shift{From: x.counts, To: to, Shares: x.plan.SharesOf(to), Reason: reason}
-	x.counts, x.slow, x.told = to, slow, ""
-	clear(x.recent) // the next decision rests on what is measured by these shares
+	x.counts, x.slow, x.told = to, slow, short
 	return d
 }
 
