@@ -181,6 +181,10 @@ func TestAudit(t *testing.T) {
 		{"epoch", func(l *Ledger) { l.Steps[2].Epoch = 1 }, "epoch"},
 		{"skipped without decision", func(l *Ledger) { l.Steps[1].Skipped, l.Steps[1].Verdict = "?", -1 }, "no decision"},
 		{"decision without skip", func(l *Ledger) { l.Skips[1] = "a spike" }, "made an update"},
+		{"other shares", func(l *Ledger) { l.Steps[1].Shares, l.Steps[2].Shares = "3,1", "1,1,1" }, ""},
+		{"shares of more than a batch", func(l *Ledger) { l.Steps[1].Shares = "3,2" }, "step 1 was run by the shares 3,2"},
+		{"a rank without a share", func(l *Ledger) { l.Steps[1].Shares = "4,0" }, "step 1 was run by the shares 4,0"},
+		{"no shares", func(l *Ledger) { l.Steps[1].Shares = "x" }, "step 1"},
 		{"verdict without skip", func(l *Ledger) { l.Steps[1].Verdict = -1 }, "verdict"},
 	} {
 		l := &Ledger{Run: testRun, Skips: map[int64]string{}, Steps: []StepEntry{testStep(0), testStep(1), testStep(2), testStep(3)}}

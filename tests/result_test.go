@@ -11,12 +11,12 @@ import (
 // keys are those of the object that train and launch end with. Programs read it: a key that is renamed or
 // left out breaks them.
 const keys = "actors bubble checkpoint grad_norm_last job loss_first loss_last moved_bytes outside_kernels parameters " +
-	"peak_bytes recoveries restarts resumes seconds sent_bytes skipped_steps steps steps_run stopped tokens tokens_per_second validation weights_sha256"
+	"peak_bytes recoveries restarts resumes seconds sent_bytes shifts skipped_steps steps steps_run stopped tokens tokens_per_second validation weights_sha256"
 
 const (
 	actorKeys = "busy_seconds id node peak_bytes restarts role"
 	sentKeys  = "activation control gather gradient reduce"
-	planKeys  = "actors bubble flops parameters peak_bytes sent_bytes stages step_seconds tflops_per_device"
+	planKeys  = "actors bubble flops parameters peak_bytes sent_bytes shares stages step_seconds tflops_per_device"
 )
 
 // TestJSON freezes the keys of what commands print with --json, and looks at the values.
