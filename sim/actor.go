@@ -29,6 +29,8 @@ type actor struct {
 	// factor is how many times as long operations last, until slow ends.
 	factor float64
 	slow   time.Duration
+	// told are the newest lives of others that it was told of.
+	told map[plan.ActorID]int
 	// restored says that it has its state.
 	restored bool
 	// hangs says that the operation on the stream does not end.
@@ -41,6 +43,14 @@ func (w *world) bear(x Actor, incarnation int) *actor {
 	w.lives = append(w.lives, a)
 	w.byID[a.id] = a
 	return a
+}
+
+// hears takes down a life that it is told of.
+func (a *actor) hears(e machine.PeerIs) {
+	if a.told == nil {
+		a.told = map[plan.ActorID]int{}
+	}
+	a.told[e.Peer] = max(a.told[e.Peer], e.Incarnation)
 }
 
 // end gives back all that a life holds. What its executor holds stays until it is closed.

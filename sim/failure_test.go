@@ -11,7 +11,9 @@ import (
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/cpu"
 	"github.com/troupe-train/troupe/plan"
+	"github.com/troupe-train/troupe/plan/fault"
 	"github.com/troupe-train/troupe/sim"
+	"github.com/troupe-train/troupe/supervisor"
 )
 
 // deaf is a machine that never hears of some messages.
@@ -165,5 +167,19 @@ func TestNoTrainer(t *testing.T) {
 	defer d.Close()
 	if _, err := sim.Run(sim.Config{Device: d}); err == nil {
 		t.Error("a simulation without a trainer runs")
+	}
+}
+
+// TestKnownLifeAcrossACut: who has been told of a later life sends to that one, and not to the one before it, which
+// is alive on the same side of a cut. A mirror's state went to a life that was fenced, and was never sent again.
+func TestKnownLifeAcrossACut(t *testing.T) {
+	b := newBench(t, sim.BenchConfig{Network: sim.Unkind, Nodes: 6, Stubs: true, Rounds: supervisor.Rounds{Until: 4, EvaluateEvery: 2, SnapshotEvery: 2}}, 4,
+		"model.layers=4", "layout.data=3", "train.batch=11", "train.micro_batch=2", "train.evaluate.batch=0")
+	faults, err := fault.Parse("partition 2,5 at mirror.p0.d2 number 1 of train step 3 for 622ms\npartition 1,3,5 at stage.p1.d0 number 1 of train step 3 for 1.747s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := b.Run(1252, faults, nil); o.Violation != nil {
+		t.Error(o)
 	}
 }

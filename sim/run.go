@@ -110,6 +110,9 @@ func (w *world) handle(m moment) {
 		release(machine.Discard(m.event))
 		return
 	}
+	if e, ok := m.event.(machine.PeerIs); ok {
+		a.hears(e)
+	}
 	effects := a.Machine.Handle(m.event)
 	if w.cluster != nil && w.cluster.Plant == EarlyTrim {
 		effects = w.cluster.trim(m.event, effects)

@@ -251,6 +251,9 @@ func (c *cluster) trim(e machine.Event, effects []machine.Effect) []machine.Effe
 // of it on the sender's side, or nobody until the two sides are one again.
 func (c *cluster) across(m *moment, a *actor) *actor {
 	for _, old := range c.w.lives {
+		if old.incarnation < m.from.told[a.id] {
+			continue // the sender knows of a later life, and sends to that
+		}
 		if old.id == a.id && old != a && !old.dead && c.nodes[old.node].side == c.nodes[m.from.node].side {
 			return old
 		}
