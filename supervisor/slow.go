@@ -101,11 +101,13 @@ func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow
 // midway lies between 1 and the factor: below it a stage is fast again.
 func midway(factor float64) float64 { return (1 + factor) / 2 }
 
-// usual is the median rate of the others; of a stage that is alone, the best that was seen.
+// usual is the median rate of the others; of a stage that is alone, the best that was seen. Where micro-batches may be
+// shifted, the others are those that run the same layers: nothing can be shifted away from the rest.
 func (w *SlowWatch) usual(id plan.ActorID, rates map[plan.ActorID]float64) float64 {
 	var others []float64
+	p, _, _ := id.Rank()
 	for other, r := range rates {
-		if other != id {
+		if q, _, _ := other.Rank(); other != id && (q == p || w.policy.Policy != "shift") {
 			others = append(others, r)
 		}
 	}
