@@ -27,7 +27,8 @@
 // snapshot of weights and moments would be 12; at the shard 12 bytes for the next state until the commit; at the
 // mirror 12 bytes for the state, 4 for the gradient until the commit, and one more pass of the optimizer. A
 // shard that updated in place would save its 12, but then a stage that dies together with the mirror
-// that it recovers from, after the update, would find the state of the step nowhere.
+// that it recovers from, after the update, would find the state of the step nowhere. A job of one stage on one
+// node has no mirror: the process is what ends there, and it would end with it.
 //
 // Invariants:
 //   - Rate, decay and bias correction are pure functions of the job and the step: there is nothing

@@ -57,7 +57,7 @@ func ledgerPlan(t *testing.T, pipeline, data int, kind string) *plan.Plan {
 		job.Train.Optimizer.Momentum = 0.8
 	}
 	job.Layout.Pipeline, job.Layout.Data = pipeline, data
-	p, err := plan.New(job, ledger(t), plan.Options{})
+	p, err := plan.New(job, ledger(t), plan.Options{Nodes: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,8 @@ type Supervisor struct {
 	Suspect   int     `yaml:"suspect"`   // heartbeats missed; default 5
 	Deadline  float64 `yaml:"deadline"`  // without any progress; default 60
 	Join      float64 `yaml:"join"`      // for start-up; default 30
-	// Mirror keeps the state of every shard twice, so that a shard can be restarted. Default true.
+	// Mirror keeps the state of every shard twice, so that a shard can be restarted. It says nothing where one stage on
+	// one node is the whole job: what takes its shard takes the process. Default true.
 	Mirror bool `yaml:"mirror"`
 	// Restarts of one actor are at most this many within Window seconds. What fails more often is moved, then the
 	// job resumes from a checkpoint. Default 5.

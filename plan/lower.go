@@ -20,6 +20,8 @@ func New(job *Job, m *model.Model, opt Options) (*Plan, error) {
 	if opt.Nodes < 0 {
 		return nil, bad("nodes", "is %d; 0 and up are legal", opt.Nodes)
 	}
+	// One stage and its shard in one process end together: whatever a second copy of the state costs, it saves nothing.
+	j.Supervisor.Mirror = j.Supervisor.Mirror && (opt.Nodes > 1 || j.Layout.Pipeline*j.Layout.Data > 1)
 	stages, err := partition(&j, m)
 	if err != nil {
 		return nil, err
