@@ -143,7 +143,7 @@ func (c *Coordinator) open() error {
 		x.subscribe(helloSubject, c.hello),
 		x.subscribe(heartbeatSubject, func(m *messages.Control, _ *nats.Msg) {
 			if h := m.GetHeartbeat(); h != nil {
-				c.heartbeat(h)
+				c.heartbeat(m.Session, h)
 			}
 		}),
 	)
@@ -272,16 +272,14 @@ func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 	if h == nil || m.Reply == "" {
 		return
 	}
-	b, err := messages.EncodeControl(&messages.Control{Body: &messages.Control_Welcome{Welcome: c.welcome(h, time.Now())}})
-	if err == nil {
-		err = m.Respond(b)
-	}
+	w := c.welcome(x.Session, h, time.Now())
+	err := c.control.send(&messages.Control{Body: &messages.Control_Welcome{Welcome: w}}, m.Respond)
 	if err != nil {
 		c.node.log("control: %v", err)
 	}
 }
 
-func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcome {
+func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) *messages.Welcome {
 	refuse := func(format string, args ...any) *messages.Welcome {
 		w := &messages.Welcome{Refusal: fmt.Sprintf(format, args...)}
 		c.node.log("refused a node (%q): %s", h.Name, w.Refusal)
@@ -292,18 +290,18 @@ func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcom
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i, reason := c.seat(h)
+	i, reason := c.seat(session, h)
 	if reason != "" {
 		return refuse("%s", reason)
 	}
 	m := c.members[i]
-	if m == nil || m.session != h.Session {
+	if m == nil || m.session != session {
 		name := h.Name
 		if name == "" {
 			name = nodeName(i)
 		}
 		m = &memberState{
-			session: h.Session, name: name, cores: int(h.Cores), state: messages.State_STATE_JOINED,
+			session: session, name: name, cores: int(h.Cores), state: messages.State_STATE_JOINED,
 			late: c.phase == messages.Phase_PHASE_RUNNING, asked: h.Node > 0,
 		}
 		c.members[i] = m
@@ -321,10 +319,10 @@ func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcom
 
 // seat finds the number of a node that says hello, which may do so more than once. The number of a node that
 // is gone is free. c.mu is held.
-func (c *Coordinator) seat(h *messages.Hello) (int, string) {
+func (c *Coordinator) seat(session string, h *messages.Hello) (int, string) {
 	taken := func(i int) bool { return i < len(c.members) && c.members[i] != nil && !c.members[i].gone }
 	for i, m := range c.members {
-		if m != nil && m.session == h.Session && !m.gone {
+		if m != nil && m.session == session && !m.gone {
 			return i, ""
 		}
 	}
@@ -356,13 +354,13 @@ func (c *Coordinator) seat(h *messages.Hello) (int, string) {
 }
 
 // heartbeat takes what a node says of itself.
-func (c *Coordinator) heartbeat(h *messages.Heartbeat) {
-	for _, tell := range c.take(h, time.Now()) {
+func (c *Coordinator) heartbeat(session string, h *messages.Heartbeat) {
+	for _, tell := range c.take(session, h, time.Now()) {
 		tell()
 	}
 }
 
-func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) (tell []func()) {
+func (c *Coordinator) take(session string, h *messages.Heartbeat, now time.Time) (tell []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.Node == 0 || int64(h.Node) >= int64(len(c.members)) {
@@ -370,7 +368,7 @@ func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) (tell []func())
 	}
 	i := int(h.Node)
 	m := c.members[i]
-	if m == nil || m.session != h.Session || m.gone {
+	if m == nil || m.session != session || m.gone {
 		return nil // it was given up, or never let in
 	}
 	c.silence.hear(i, now)

@@ -17,10 +17,11 @@ import (
 type Member struct {
 	control *control
 	hello   Hello
-	session string
 	index   int
 	welcome Welcome
-	beat    time.Duration // between heartbeats
+	// coordinator is the session of the coordinator that has let this node in: it hears no other.
+	coordinator string
+	beat        time.Duration // between heartbeats
 
 	stop chan struct{}
 	done chan struct{}
@@ -54,7 +55,7 @@ func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		control: c, hello: h, session: newSession(),
+		control: c, hello: h,
 		stop: make(chan struct{}), done: make(chan struct{}),
 		unsettled: make(chan struct{}, 1),
 		state:     messages.State_STATE_JOINED, phase: messages.Phase_PHASE_GATHERING, changed: make(chan struct{}),
@@ -70,7 +71,7 @@ func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
 func (m *Member) join(ctx context.Context) error {
 	answer, err := m.control.ask(ctx, helloSubject, &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{
 		Node: int32(m.hello.Node), Name: m.hello.Name, Version: m.hello.Version,
-		Cores: uint32(m.hello.Cores), Session: m.session,
+		Cores: uint32(m.hello.Cores),
 	}}})
 	if err != nil {
 		return fmt.Errorf("actors: no welcome from the coordinator: %w", err)
@@ -81,9 +82,8 @@ func (m *Member) join(ctx context.Context) error {
 		return errors.New("actors: the coordinator answers a hello with something else")
 	case w.Refusal != "":
 		return fmt.Errorf("actors: %w: %s", ErrRefused, w.Refusal)
-	case w.HeartbeatNs <= 0 || w.Suspect == 0:
-		return errors.New("actors: the coordinator's welcome does not say how often to send heartbeats")
 	}
+	m.coordinator = answer.Session
 	m.index = int(w.Node)
 	if m.hello.Name == "" {
 		m.hello.Name = nodeName(m.index)
@@ -145,7 +145,7 @@ func (m *Member) say() {
 	m.mu.Lock()
 	node := m.node
 	h := &messages.Heartbeat{
-		Node: uint32(m.index), Name: m.hello.Name, Session: m.session,
+		Node: uint32(m.index), Name: m.hello.Name,
 		State: m.state, Missing: m.missing, Leaving: m.leaving,
 	}
 	m.mu.Unlock()
@@ -158,7 +158,7 @@ func (m *Member) say() {
 // hear takes a beat of the coordinator.
 func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	b := c.GetBeat()
-	if b == nil {
+	if b == nil || c.Session != m.coordinator {
 		return
 	}
 	m.mu.Lock()
@@ -167,7 +167,7 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 		return
 	}
 	m.silence.hear(0, time.Now())
-	if slices.Contains(b.Fenced, m.session) {
+	if slices.Contains(b.Fenced, m.control.session) {
 		m.end(fmt.Errorf("actors: %s: %w, and its actors live elsewhere", m.hello.Name, ErrFenced))
 		return
 	}
