@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 	"github.com/troupe-train/troupe/plan/fault"
 )
 
-// loadFaults reads a fault plan: a YAML list, one fault an entry.
-func loadFaults(path string) ([]fault.Fault, error) {
+// loadFaults reads a fault plan: a YAML list, one fault an entry. A remark on it goes to notes.
+func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -34,6 +35,9 @@ func loadFaults(path string) ([]fault.Fault, error) {
 			return nil, usage(fmt.Errorf("--fault %s: entry %d: %w", path, i+1, err))
 		}
 		faults = append(faults, f)
+	}
+	if len(faults) == 0 {
+		fmt.Fprintf(notes, "note: --fault %s has no faults in it\n", path)
 	}
 	return faults, nil
 }

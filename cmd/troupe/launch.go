@@ -29,7 +29,7 @@ func launchCommand() *cobra.Command {
 			if err := checkAddress("listen", listen); err != nil {
 				return err
 			}
-			job, err := o.load(args[0])
+			job, err := o.load(args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
