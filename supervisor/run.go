@@ -311,7 +311,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	defer cancel()
 	if err := r.gather(spawning, coordinator, f.spawn); err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("interrupted before the first step")
+			err = fmt.Errorf("interrupted before step %d began", r.rounds.First)
 		}
 		return nil, nil, shutdown(ctx, coordinator, err)
 	}

@@ -267,5 +267,5 @@ func TestStoppedBeforeItBegins(t *testing.T) {
 		t.Error("the signal is not answered")
 	}
 	p.said = nil
-	p.fails(1, "interrupted before the first step")
+	p.fails(1, "interrupted before step 0 began")
 }
