@@ -20,7 +20,7 @@
 //	node, err := actors.NewNode(actors.Options{..., Server: server})
 //	... Spawn ...
 //	c, err := node.Coordinate(actors.Coordination{Nodes: 4, Welcome: actors.Welcome{Job: yaml, ...}, Progress: print})
-//	err = c.Gather(ctx)                              // "3/4 nodes joined; waiting for node 2 since 12 s"
+//	err = c.Gather(ctx)                              // "2/3 nodes joined; waiting for node 2 since 12 s"
 //
 // and every other node joins it by the address of its server:
 //

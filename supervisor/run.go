@@ -83,7 +83,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	m := o.model
 	r.tokenizer = data.Bytes
 	if m == nil || o.source == nil {
-		t, err := data.OpenTokenizer(job.Model.Vocab)
+		t, err := OpenTokenizer(job)
 		if err != nil {
 			return nil, err
 		}

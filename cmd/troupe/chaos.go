@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-train/troupe/data"
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/cpu"
 	"github.com/troupe-train/troupe/plan"
@@ -139,9 +138,9 @@ func (o *chaosFlags) bench(path string) (*sim.Bench, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := data.OpenTokenizer(job.Model.Vocab)
+	t, err := supervisor.OpenTokenizer(job)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, refused(err)
 	}
 	m, err := supervisor.BuildModel(job, t.Size())
 	if err != nil {

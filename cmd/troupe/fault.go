@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +27,14 @@ func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 	}
 	var list []string
 	if err := yaml.Unmarshal(data, &list); err != nil {
-		return nil, usage(fmt.Errorf("--fault %s is no YAML list of faults, such as `- kill stage.p0.d0 at forward of train step 3`: %s", path, yaml.FormatError(err, false, false)))
+		where, what := path, err.Error()
+		if y := yaml.Error(nil); errors.As(err, &y) {
+			what = y.GetMessage()
+			if k := y.GetToken(); k != nil && k.Position != nil {
+				where = fmt.Sprintf("%s:%d", path, k.Position.Line)
+			}
+		}
+		return nil, usage(fmt.Errorf("--fault %s: is no YAML list of faults, such as `- kill stage.p0.d0 at forward of train step 3`: %s", where, what))
 	}
 	var faults []fault.Fault
 	for i, line := range list {

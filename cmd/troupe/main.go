@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -48,7 +49,7 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "troupe:", oneLine(err.Error()))
+	fmt.Fprintln(os.Stderr, "troupe:", lastLine(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}
@@ -99,7 +100,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("troupe {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
+		return usage(fmt.Errorf("%s; see %s --help", flagProblem(err), c.CommandPath()))
 	})
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(trainCommand(), launchCommand(), nodeCommand(), planCommand(), benchCommand(), chaosCommand(), generateCommand(), checkpointCommand(), auditCommand(), vocabularyCommand())
@@ -151,6 +152,34 @@ func takes(what ...string) cobra.PositionalArgs {
 		return usage(fmt.Errorf("%s is given %d arguments; %s: %s", c.CommandPath(), len(args), legal, c.UseLine()))
 	}
 }
+
+// flagProblem says what is wrong with a flag, in words for people where the flag's value is what is wrong.
+func flagProblem(err error) string {
+	text := err.Error()
+	given, cause, ok := strings.Cut(text, " flag: ")
+	if !ok {
+		return text
+	}
+	switch {
+	case strings.Contains(cause, "duration"):
+		return given + "; legal is a time such as 30s"
+	case strings.Contains(cause, "ParseFloat"):
+		return given + "; legal is a number"
+	case strings.Contains(cause, "ParseBool"):
+		return given + "; legal is true or false"
+	case strings.Contains(cause, "ParseUint"):
+		return given + "; legal is a whole number of 0 and more"
+	case strings.Contains(cause, "strconv."):
+		return given + "; legal is a whole number"
+	}
+	return text
+}
+
+// inside are the names of packages that errors begin with. They say nothing to who runs the program.
+var inside = regexp.MustCompile(`(^|: |; )(?:actors|supervisor|messages|checkpoint|stage|optim): `)
+
+// lastLine is the line that a failure ends with.
+func lastLine(err error) string { return inside.ReplaceAllString(oneLine(err.Error()), "$1") }
 
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-train/troupe/actors"
-	"github.com/troupe-train/troupe/data"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/supervisor"
 )
@@ -35,9 +34,9 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := data.OpenTokenizer(job.Model.Vocab)
+			t, err := supervisor.OpenTokenizer(job)
 			if err != nil {
-				return err
+				return refused(err)
 			}
 			m, err := supervisor.BuildModel(job, t.Size())
 			if err != nil {

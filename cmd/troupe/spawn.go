@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/troupe-train/troupe/actors"
@@ -37,6 +38,9 @@ func checkNode(n *supervisor.NodeOptions) error {
 	n.Token = os.Getenv(tokenVariable)
 	if n.Token == "" {
 		return usage(fmt.Errorf("the variable %s is not set; troupe launch prints it", tokenVariable))
+	}
+	if job, secret, ok := strings.Cut(n.Token, "."); !ok || job == "" || secret == "" {
+		return usage(fmt.Errorf("the variable %s is no token that troupe launch has printed; it looks like NAME.SECRET", tokenVariable))
 	}
 	return nil
 }
