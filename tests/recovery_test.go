@@ -154,7 +154,7 @@ func TestLateNode(t *testing.T) {
 	}
 	p.awaitSteps(3)
 	join(token, address)
-	p.await("node 3 has joined")
+	p.await("node 3 has joined", "a spare") // although cluster.spares is 0
 	p.awaitSteps(3)
 	nodes[0].signal(kill)
 	p.await("stage.p0.d0", "from node 1", "to node 3")
@@ -165,5 +165,28 @@ func TestLateNode(t *testing.T) {
 		if code := n.end(); code != 0 {
 			t.Errorf("node %d ends with status %d: %s", i+2, code, strings.Join(n.said, "\n"))
 		}
+	}
+}
+
+// TestNodeIsInterrupted: a node that is interrupted says that it leaves, and the run goes on without it.
+func TestNodeIsInterrupted(t *testing.T) {
+	set := with(unending, "layout.pipeline=2")
+	p := start(t, "troupe", command(t, "launch", set, "--json", "--nodes", "2", "--external")...)
+	var nodes []*process
+	for i := 1; i <= 2; i++ {
+		words := strings.Fields(p.await(fmt.Sprintf("start node %d: ", i)))
+		nodes = append(nodes, startWith(t, []string{words[3]}, "troupe", "node", "--join", words[7], "--number", strconv.Itoa(i)))
+	}
+	p.awaitSteps(3)
+	nodes[0].signal(interrupt)
+	nodes[0].await("troupe: leaving the run; again to stop at once")
+	nodes[0].said = nil
+	nodes[0].fails(1, "troupe: interrupted: this node has left the run")
+	p.await("node 1 is lost", "interrupted")
+	p.await("recovered stage", "caught up")
+	p.awaitSteps(3)
+	p.asUndisturbed(set, 1)
+	if code := nodes[1].end(); code != 0 {
+		t.Errorf("the other node ends with status %d", code)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -98,8 +99,8 @@ func (o *chaosFlags) run(c *cobra.Command, path string) error {
 	r := chaosResult{WeightsSHA256: bench.Weights(), EventsWithoutAny: bench.Events()}
 	began := time.Now()
 	for seed := first; ; seed++ {
-		if err := c.Context().Err(); err != nil {
-			return err
+		if c.Context().Err() != nil {
+			return context.Cause(c.Context())
 		}
 		schedule := faults
 		if o.faults == "" {

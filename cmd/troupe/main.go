@@ -41,7 +41,7 @@ func main() {
 }
 
 func run(args []string) int {
-	ctx, stop := signals()
+	ctx, stop := signals(stopping(args))
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
@@ -56,10 +56,24 @@ func run(args []string) int {
 	return exitFailure
 }
 
-// signals cancels the context at the first SIGINT or SIGTERM, which asks for a clean stop; the
+// errInterrupted is the cause of the end of the context of all commands.
+var errInterrupted = errors.New("interrupted")
+
+// stopping is what is said at the first signal.
+func stopping(args []string) string {
+	switch {
+	case len(args) > 0 && (args[0] == "train" || args[0] == "launch"):
+		return "stopping after this step"
+	case len(args) > 0 && args[0] == "node":
+		return "leaving the run"
+	}
+	return "stopping"
+}
+
+// signals cancels the context at the first SIGINT or SIGTERM, which asks for a clean stop, and says so; the
 // second one ends the process at once.
-func signals() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func signals(say string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
@@ -72,15 +86,15 @@ func signals() (context.Context, func()) {
 		if term.IsTerminal(int(os.Stderr.Fd())) {
 			fmt.Fprintln(os.Stderr) // the progress bar stays above
 		}
-		fmt.Fprintln(os.Stderr, "troupe: stopping after this step; again to stop at once")
-		cancel()
+		fmt.Fprintf(os.Stderr, "troupe: %s; again to stop at once\n", say)
+		cancel(errInterrupted)
 		select {
 		case <-ch:
 			os.Exit(exitFailure)
 		case <-done:
 		}
 	}()
-	return ctx, func() { signal.Stop(ch); close(done); cancel() }
+	return ctx, func() { signal.Stop(ch); close(done); cancel(nil) }
 }
 
 func newRoot() *cobra.Command {
