@@ -165,6 +165,7 @@ func (c *Coordinator) Shutdown(ctx context.Context, reason string) error {
 	err := c.left(ctx)
 	close(c.stop)
 	<-c.done
+	c.doubts.end()
 	if c.control != nil {
 		c.control.close()
 	}

@@ -254,7 +254,9 @@ func (m *Member) kill() {
 	m.rest()
 	close(m.stop)
 	<-m.done
+	m.doubts.end()
 	m.control.close()
+	m.server.Close()
 }
 
 func TestLostNodeIsNamedWithWhatItDid(t *testing.T) {

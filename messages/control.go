@@ -73,7 +73,7 @@ func (c *Control) check() error {
 		if h.Node < -1 || h.Node > maxNodes {
 			return bad("field out of range", "node %d", h.Node)
 		}
-		return first(checkWord("name", h.Name), checkWord("version", h.Version))
+		return first(checkWord("name", h.Name), checkWord("version", h.Version), checkWord("address", h.Address))
 	case *Control_Welcome:
 		return body.Welcome.check()
 	case *Control_Heartbeat:

@@ -886,10 +886,12 @@ func (*Header_Ready) isHeader_Body() {}
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// node is the number asked for, or -1 for any.
-	Node          int32  `protobuf:"zigzag32,1,opt,name=node,proto3" json:"node,omitempty"`
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	Cores         uint32 `protobuf:"varint,4,opt,name=cores,proto3" json:"cores,omitempty"`
+	Node    int32  `protobuf:"zigzag32,1,opt,name=node,proto3" json:"node,omitempty"`
+	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Cores   uint32 `protobuf:"varint,4,opt,name=cores,proto3" json:"cores,omitempty"`
+	// address at which its server listens; empty if it is not one that others can use.
+	Address       string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -950,6 +952,13 @@ func (x *Hello) GetCores() uint32 {
 		return x.Cores
 	}
 	return 0
+}
+
+func (x *Hello) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
 }
 
 // Placement says which node runs an actor.
@@ -2091,12 +2100,13 @@ const file_troupe_proto_rawDesc = "" +
 	"\x0facknowledgement\x18\x02 \x01(\v2\x17.troupe.AcknowledgementH\x00R\x0facknowledgement\x12%\n" +
 	"\x05probe\x18\x03 \x01(\v2\r.troupe.ProbeH\x00R\x05probe\x12%\n" +
 	"\x05ready\x18\x04 \x01(\v2\r.troupe.ReadyH\x00R\x05readyB\x06\n" +
-	"\x04body\"_\n" +
+	"\x04body\"y\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x11R\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
-	"\x05cores\x18\x04 \x01(\rR\x05cores\"5\n" +
+	"\x05cores\x18\x04 \x01(\rR\x05cores\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\"5\n" +
 	"\tPlacement\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\"~\n" +
