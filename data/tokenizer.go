@@ -124,7 +124,11 @@ func ParseTokenizer(text []byte) (Tokenizer, error) {
 	d.DisallowUnknownFields()
 	var f tokenizerFile
 	if err := d.Decode(&f); err != nil {
-		return nil, fmt.Errorf("not a vocabulary: it is no JSON of one at byte %d: %s", d.InputOffset(), strings.TrimPrefix(err.Error(), "json: "))
+		at := d.InputOffset()
+		if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
+			at = e.Offset
+		}
+		return nil, fmt.Errorf("not a vocabulary: it is no JSON of one at byte %d: %s", at, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return nil, fmt.Errorf("not a vocabulary: something follows the JSON object at byte %d", d.InputOffset())
