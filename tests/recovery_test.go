@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/supervisor"
 )
 
@@ -188,5 +189,35 @@ func TestNodeIsInterrupted(t *testing.T) {
 	p.asUndisturbed(set, 1)
 	if code := nodes[1].end(); code != 0 {
 		t.Errorf("the other node ends with status %d", code)
+	}
+}
+
+// TestNodeDiesUnderALimit: what the plan says that a recovery takes is enough where messages go over a wire and actors come to
+// other nodes.
+func TestNodeDiesUnderALimit(t *testing.T) {
+	set := with(unending, "layout.pipeline=2", "model.width=64", "model.context=4", "train.batch=4", "train.micro_batch=2")
+	j := job(t, set...)
+	m, err := supervisor.BuildModel(j, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(j, m, plan.Options{Nodes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most int64
+	for _, a := range p.Predicted.Actors {
+		most = max(most, a.Recovery)
+	}
+	limited := with(set, fmt.Sprint("train.memory_limit=", most))
+	run := start(t, "troupe", command(t, "launch", limited, "--json", "--nodes", "2")...)
+	run.awaitSteps(5)
+	run.strike(2, kill)
+	run.await("recovered stage", "caught up")
+	run.awaitSteps(5)
+	for _, a := range run.asUndisturbed(limited, 2).Actors {
+		if a.PeakBytes > most {
+			t.Errorf("%s held %d bytes of %d", a.ID, a.PeakBytes, most)
+		}
 	}
 }
