@@ -84,7 +84,7 @@ func BenchmarkControlBesideData(b *testing.B) {
 	}()
 	defer func() { close(stop); <-done }()
 	m := x.members[0]
-	hello := &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{Version: "v1", Session: m.session}}}
+	hello := &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{Version: "v1"}}}
 	b.ResetTimer()
 	for range b.N {
 		if _, err := m.control.ask(b.Context(), helloSubject, hello); err != nil {

@@ -51,6 +51,7 @@ type Coordinator struct {
 	control *control // nil when there is one node
 	stop    chan struct{}
 	done    chan struct{}
+	doubts  doubts
 
 	mu      sync.Mutex
 	phase   messages.Phase
@@ -74,12 +75,15 @@ type Coordinator struct {
 // memberState is what the coordinator knows of another node.
 type memberState struct {
 	session, name string
-	cores         int
-	state         messages.State
-	actors        []Stats
-	missing       []string
-	failures      uint64 // how many of its failures have been told
-	gone          bool
+	// address of its server; empty if that is not known.
+	address  string
+	doubt    doubt
+	cores    int
+	state    messages.State
+	actors   []Stats
+	missing  []string
+	failures uint64 // how many of its failures have been told
+	gone     bool
 	// late says that it joined while the run went on; told, that Joined has been told; asked, that it asked for its number.
 	late, told, asked bool
 }
@@ -113,6 +117,7 @@ func (n *Node) Coordinate(o Coordination) (*Coordinator, error) {
 	c := &Coordinator{
 		node: n, options: o,
 		stop: make(chan struct{}), done: make(chan struct{}),
+		doubts:  newDoubts(n.options.Server, o.Heartbeat*time.Duration(o.Suspect)),
 		phase:   messages.Phase_PHASE_GATHERING,
 		members: make([]*memberState, o.Nodes),
 		silence: newSilence(o.Heartbeat, o.Suspect),
@@ -143,7 +148,7 @@ func (c *Coordinator) open() error {
 		x.subscribe(helloSubject, c.hello),
 		x.subscribe(heartbeatSubject, func(m *messages.Control, _ *nats.Msg) {
 			if h := m.GetHeartbeat(); h != nil {
-				c.heartbeat(h)
+				c.heartbeat(m.Session, h)
 			}
 		}),
 	)
@@ -188,9 +193,9 @@ func (c *Coordinator) look(now time.Time) {
 	lost := c.silence.check(now)
 	for _, i := range sorted(lost) {
 		m := c.members[i]
-		silent := lost[i].Round(time.Millisecond)
-		c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, silent))
-		tell = append(tell, c.lose(i, fmt.Sprintf("%v for %s", ErrLost, silent), lastSeen(m.actors)))
+		if !c.doubts.ask(&m.doubt, m.address, lost[i], func(err error) { c.answered(i, m, err) }) {
+			tell = append(tell, c.silent(i))
+		}
 	}
 	if c.options.Deadline > 0 && c.phase == messages.Phase_PHASE_RUNNING {
 		all := c.stats(local)
@@ -209,6 +214,30 @@ func (c *Coordinator) look(now time.Time) {
 	for _, f := range tell {
 		f()
 	}
+}
+
+// answered takes in whether the server of a silent node answers.
+func (c *Coordinator) answered(i int, m *memberState, err error) {
+	c.mu.Lock()
+	tell := func() {}
+	switch {
+	case m.gone || !m.doubt.open(): // it was heard
+	case err == nil:
+		c.silence.hear(i, time.Now())
+		c.node.log("%s is silent for %s, but its server answers: it is waited for", m.name, m.doubt.silent.Round(time.Millisecond))
+	default:
+		tell = c.silent(i)
+	}
+	c.mu.Unlock()
+	tell()
+}
+
+// silent gives up a node that is silent. c.mu is held.
+func (c *Coordinator) silent(i int) func() {
+	m := c.members[i]
+	silent := m.doubt.silent.Round(time.Millisecond)
+	c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, silent))
+	return c.lose(i, fmt.Sprintf("%v for %s", ErrLost, silent), lastSeen(m.actors))
 }
 
 func lastSeen(actors []Stats) string {
@@ -266,103 +295,14 @@ func (c *Coordinator) wake() {
 	c.changed = make(chan struct{})
 }
 
-// hello lets a node in, or says why not.
-func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
-	h := x.GetHello()
-	if h == nil || m.Reply == "" {
-		return
-	}
-	b, err := messages.EncodeControl(&messages.Control{Body: &messages.Control_Welcome{Welcome: c.welcome(h, time.Now())}})
-	if err == nil {
-		err = m.Respond(b)
-	}
-	if err != nil {
-		c.node.log("control: %v", err)
-	}
-}
-
-func (c *Coordinator) welcome(h *messages.Hello, now time.Time) *messages.Welcome {
-	refuse := func(format string, args ...any) *messages.Welcome {
-		w := &messages.Welcome{Refusal: fmt.Sprintf(format, args...)}
-		c.node.log("refused a node (%q): %s", h.Name, w.Refusal)
-		return w
-	}
-	if h.Version != c.options.Version {
-		return refuse("its version is %q, the coordinator's is %q", h.Version, c.options.Version)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i, reason := c.seat(h)
-	if reason != "" {
-		return refuse("%s", reason)
-	}
-	m := c.members[i]
-	if m == nil || m.session != h.Session {
-		name := h.Name
-		if name == "" {
-			name = nodeName(i)
-		}
-		m = &memberState{
-			session: h.Session, name: name, cores: int(h.Cores), state: messages.State_STATE_JOINED,
-			late: c.phase == messages.Phase_PHASE_RUNNING, asked: h.Node > 0,
-		}
-		c.members[i] = m
-		c.wake()
-	}
-	c.silence.hear(i, now)
-	w := c.options.Welcome
-	return &messages.Welcome{
-		Node: uint32(i), Nodes: uint32(c.options.Nodes), Job: w.Job, Options: w.Options,
-		Fingerprint: w.Fingerprint, Placement: protoPlacement(w.Placement),
-		HeartbeatNs: int64(c.options.Heartbeat), Suspect: uint32(c.options.Suspect),
-		Late: m.late, Table: c.node.directory.table(c.version),
-	}
-}
-
-// seat finds the number of a node that says hello, which may do so more than once. The number of a node that
-// is gone is free. c.mu is held.
-func (c *Coordinator) seat(h *messages.Hello) (int, string) {
-	taken := func(i int) bool { return i < len(c.members) && c.members[i] != nil && !c.members[i].gone }
-	for i, m := range c.members {
-		if m != nil && m.session == h.Session && !m.gone {
-			return i, ""
-		}
-	}
-	gathering := c.phase == messages.Phase_PHASE_GATHERING
-	most := len(c.members) - 1
-	switch {
-	case c.phase == messages.Phase_PHASE_STOPPING:
-		return 0, "the run ends"
-	case !gathering && c.options.Joined == nil:
-		return 0, "the run has begun without it"
-	case h.Node > int32(most) || h.Node == 0 || h.Node < -1:
-		return 0, fmt.Sprintf("it asks to be node %d; legal are 1 to %d", h.Node, most)
-	case h.Node > 0:
-		if taken(int(h.Node)) {
-			return 0, fmt.Sprintf("node %d has joined already (%s)", h.Node, c.members[h.Node].name)
-		}
-		return int(h.Node), ""
-	}
-	for i := 1; i <= most; i++ {
-		if !taken(i) {
-			return i, ""
-		}
-	}
-	if gathering {
-		return 0, fmt.Sprintf("all %d nodes have joined already", c.options.Nodes)
-	}
-	c.members = append(c.members, nil)
-	return most + 1, ""
-}
-
 // heartbeat takes what a node says of itself.
-func (c *Coordinator) heartbeat(h *messages.Heartbeat) {
-	for _, tell := range c.take(h, time.Now()) {
+func (c *Coordinator) heartbeat(session string, h *messages.Heartbeat) {
+	for _, tell := range c.take(session, h, time.Now()) {
 		tell()
 	}
 }
 
-func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) (tell []func()) {
+func (c *Coordinator) take(session string, h *messages.Heartbeat, now time.Time) (tell []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.Node == 0 || int64(h.Node) >= int64(len(c.members)) {
@@ -370,10 +310,11 @@ func (c *Coordinator) take(h *messages.Heartbeat, now time.Time) (tell []func())
 	}
 	i := int(h.Node)
 	m := c.members[i]
-	if m == nil || m.session != h.Session || m.gone {
+	if m == nil || m.session != session || m.gone {
 		return nil // it was given up, or never let in
 	}
 	c.silence.hear(i, now)
+	m.doubt = doubt{}
 	if h.State > m.state {
 		m.state = h.State
 		c.wake()

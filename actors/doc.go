@@ -20,7 +20,7 @@
 //	node, err := actors.NewNode(actors.Options{..., Server: server})
 //	... Spawn ...
 //	c, err := node.Coordinate(actors.Coordination{Nodes: 4, Welcome: actors.Welcome{Job: yaml, ...}, Progress: print})
-//	err = c.Gather(ctx)                              // "3/4 nodes joined; waiting for node 2 since 12 s"
+//	err = c.Gather(ctx)                              // "2/3 nodes joined; waiting for node 2 since 12 s"
 //
 // and every other node joins it by the address of its server:
 //
@@ -58,6 +58,9 @@
 //     epoch of the link, which holds the incarnations of both its ends, and by the machine. A life listens on a subject of its own.
 //   - A payload is handed over by reference within a process. What comes from another node is copied once,
 //     to memory of the receiving actor's device, on its account.
+//   - A node is lost when its process is known to have ended, when it says that it leaves, or when it is silent and its server
+//     does not answer on a connection of its own either: a route that is cut for a second costs no node.
+//   - A control message is taken if it is whole, of the job, and newer than all of its session on its subject.
 //   - What nodes must know of each other is in heartbeats, and is said again in each: no single message
 //     of them matters. They have connections of their own, which no tensor delays.
 package actors

@@ -92,11 +92,9 @@ func (c *Coordinator) gathered(ctx context.Context) error {
 // checklist says how far the nodes are. c.mu is held.
 func (c *Coordinator) checklist(now time.Time) (line string, complete bool) {
 	since := now.Sub(c.began).Round(time.Second)
-	joined, ready := 1, 0
+	joined, ready := 0, 0 // of the nodes besides this one
 	var waiting, unready []string
-	if c.greeted {
-		ready++
-	} else {
+	if !c.greeted {
 		unready = append(unready, nodeName(0)+deaf(c.missing))
 	}
 	for i, m := range c.members[1:] {
@@ -113,7 +111,7 @@ func (c *Coordinator) checklist(now time.Time) (line string, complete bool) {
 		}
 		joined++
 	}
-	all := len(c.members)
+	all := len(c.members) - 1
 	if len(waiting) > 0 {
 		noun := "node"
 		if len(waiting) > 1 {
@@ -167,6 +165,7 @@ func (c *Coordinator) Shutdown(ctx context.Context, reason string) error {
 	err := c.left(ctx)
 	close(c.stop)
 	<-c.done
+	c.doubts.end()
 	if c.control != nil {
 		c.control.close()
 	}

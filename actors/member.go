@@ -16,11 +16,14 @@ import (
 // Member is a node other than the coordinator, in the eyes of the run.
 type Member struct {
 	control *control
+	doubts  doubts
+	server  *Server
 	hello   Hello
-	session string
 	index   int
 	welcome Welcome
-	beat    time.Duration // between heartbeats
+	// coordinator is the session of the coordinator that has let this node in: it hears no other.
+	coordinator string
+	beat        time.Duration // between heartbeats
 
 	stop chan struct{}
 	done chan struct{}
@@ -39,6 +42,7 @@ type Member struct {
 	leaving string
 	phase   messages.Phase
 	silence *silence
+	doubt   doubt // of the coordinator
 	// changed is closed and made anew when phase changes or the coordinator is lost.
 	changed chan struct{}
 	// ended is why the run is over for this node; it says nothing while over is false.
@@ -54,7 +58,7 @@ func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		control: c, hello: h, session: newSession(),
+		control: c, hello: h, server: s,
 		stop: make(chan struct{}), done: make(chan struct{}),
 		unsettled: make(chan struct{}, 1),
 		state:     messages.State_STATE_JOINED, phase: messages.Phase_PHASE_GATHERING, changed: make(chan struct{}),
@@ -70,7 +74,7 @@ func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
 func (m *Member) join(ctx context.Context) error {
 	answer, err := m.control.ask(ctx, helloSubject, &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{
 		Node: int32(m.hello.Node), Name: m.hello.Name, Version: m.hello.Version,
-		Cores: uint32(m.hello.Cores), Session: m.session,
+		Cores: uint32(m.hello.Cores), Address: usable(m.server.Addr()),
 	}}})
 	if err != nil {
 		return fmt.Errorf("actors: no welcome from the coordinator: %w", err)
@@ -81,9 +85,8 @@ func (m *Member) join(ctx context.Context) error {
 		return errors.New("actors: the coordinator answers a hello with something else")
 	case w.Refusal != "":
 		return fmt.Errorf("actors: %w: %s", ErrRefused, w.Refusal)
-	case w.HeartbeatNs <= 0 || w.Suspect == 0:
-		return errors.New("actors: the coordinator's welcome does not say how often to send heartbeats")
 	}
+	m.coordinator = answer.Session
 	m.index = int(w.Node)
 	if m.hello.Name == "" {
 		m.hello.Name = nodeName(m.index)
@@ -96,6 +99,7 @@ func (m *Member) join(ctx context.Context) error {
 	m.beat = time.Duration(w.HeartbeatNs)
 	m.silence = newSilence(m.beat, int(w.Suspect))
 	m.silence.hear(0, time.Now())
+	m.doubts = newDoubts(m.server, m.silence.limit)
 	return m.control.subscribe(beatSubject, m.hear)
 }
 
@@ -124,10 +128,30 @@ func (m *Member) run() {
 		m.say()
 		m.mu.Lock()
 		if silent, lost := m.silence.check(time.Now())[0]; lost {
-			m.end(fmt.Errorf("actors: the coordinator is lost: %w for %s", ErrLost, silent.Round(time.Millisecond)))
+			if !m.doubts.ask(&m.doubt, m.server.options.Join, silent, m.answered) {
+				m.silent()
+			}
 		}
 		m.mu.Unlock()
 	}
+}
+
+// answered takes in whether the server that the node has joined, when its coordinator is silent, answers.
+func (m *Member) answered(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.over || !m.doubt.open(): // it was heard
+	case err == nil:
+		m.silence.hear(0, time.Now())
+	default:
+		m.silent()
+	}
+}
+
+// silent gives the coordinator up. m.mu is held.
+func (m *Member) silent() {
+	m.end(fmt.Errorf("actors: the coordinator is lost: %w for %s", ErrLost, m.doubt.silent.Round(time.Millisecond)))
 }
 
 // news is told of when a local actor has failed.
@@ -145,7 +169,7 @@ func (m *Member) say() {
 	m.mu.Lock()
 	node := m.node
 	h := &messages.Heartbeat{
-		Node: uint32(m.index), Name: m.hello.Name, Session: m.session,
+		Node: uint32(m.index), Name: m.hello.Name,
 		State: m.state, Missing: m.missing, Leaving: m.leaving,
 	}
 	m.mu.Unlock()
@@ -158,7 +182,7 @@ func (m *Member) say() {
 // hear takes a beat of the coordinator.
 func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	b := c.GetBeat()
-	if b == nil {
+	if b == nil || c.Session != m.coordinator {
 		return
 	}
 	m.mu.Lock()
@@ -167,7 +191,8 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 		return
 	}
 	m.silence.hear(0, time.Now())
-	if slices.Contains(b.Fenced, m.session) {
+	m.doubt = doubt{}
+	if slices.Contains(b.Fenced, m.control.session) {
 		m.end(fmt.Errorf("actors: %s: %w, and its actors live elsewhere", m.hello.Name, ErrFenced))
 		return
 	}
@@ -329,6 +354,7 @@ func (m *Member) Leave(reason error) {
 	m.rest()
 	close(m.stop)
 	<-m.done
+	m.doubts.end()
 	m.mu.Lock()
 	m.state = messages.State_STATE_LEFT
 	if reason != nil {

@@ -22,7 +22,7 @@ func reach(ctx context.Context, o ServerOptions) error {
 	}
 	began := time.Now()
 	for {
-		name, err := greeting(ctx, o)
+		name, err := greeting(ctx, o, o.Join)
 		switch {
 		case err == nil && name == clusterName(o):
 			return nil
@@ -46,11 +46,20 @@ const stranger = "stranger"
 
 var errStranger = errors.New("what answers there is not a node")
 
-// greeting returns the name of the cluster that the server to be joined says it is in.
-func greeting(ctx context.Context, o ServerOptions) (string, error) {
+// answers says whether the server of a node of this run, at an address, answers before ctx ends: nil if it does.
+func (s *Server) answers(ctx context.Context, address string) error {
+	name, err := greeting(ctx, s.options, address)
+	if err == nil && name != clusterName(s.options) {
+		return errStranger
+	}
+	return err
+}
+
+// greeting returns the name of the cluster that the server at an address says it is in.
+func greeting(ctx context.Context, o ServerOptions, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", o.Join)
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}

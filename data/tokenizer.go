@@ -3,9 +3,12 @@ package data
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strings"
 )
 
 // Tokenizer turns bytes into tokens and back. Any bytes survive the round trip.
@@ -94,6 +97,9 @@ func OpenTokenizer(vocab string) (Tokenizer, error) {
 		return nil, err
 	}
 	f, err := os.Open(path)
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		err = e.Err // the path is known
+	}
 	if err != nil {
 		return nil, fmt.Errorf("model.vocab %q: %w; legal is \"bytes\" or the path of a saved vocabulary", vocab, err)
 	}
@@ -118,7 +124,11 @@ func ParseTokenizer(text []byte) (Tokenizer, error) {
 	d.DisallowUnknownFields()
 	var f tokenizerFile
 	if err := d.Decode(&f); err != nil {
-		return nil, fmt.Errorf("not a vocabulary: %w", err)
+		at := d.InputOffset()
+		if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
+			at = e.Offset
+		}
+		return nil, fmt.Errorf("not a vocabulary: it is no JSON of one at byte %d: %s", at, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return nil, fmt.Errorf("not a vocabulary: something follows the JSON object at byte %d", d.InputOffset())

@@ -105,6 +105,9 @@ type OutOfMemory struct {
 }
 
 func (e *OutOfMemory) Error() string {
-	return fmt.Sprintf("out of memory: %s asked for %d bytes for %s, holds %d (%s) of its limit %d",
-		e.Actor, e.Asked, e.For, e.Held, e.Detail, e.Limit)
+	holds := "nothing"
+	if e.Held > 0 {
+		holds = fmt.Sprintf("%d (%s)", e.Held, e.Detail)
+	}
+	return fmt.Sprintf("out of memory: %s asked for %d bytes for %s, holds %s of its limit %d", e.Actor, e.Asked, e.For, holds, e.Limit)
 }

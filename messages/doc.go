@@ -15,6 +15,9 @@
 //	b, err := messages.AppendFrame(b[:0], &messages.Header{Body: &messages.Header_Chunk{Chunk: c}}, data)
 //	frame, err := messages.DecodeFrame(b)
 //
+// A [Control] message, of one node to another, has the same first 8 bytes, with a zero in place of the length, and then
+// the message alone.
+//
 // Decoding is strict: unknown versions and fields, missing parts, lengths that do not add up and wrong
 // checksums are errors that wrap [ErrFrame]; no bytes make it panic or allocate more than a small
 // multiple of [MaxHeader].

@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version of the frames and of the control messages. Nodes of different versions do not work together.
-	Version = 1
+	Version = 2
 	// MaxHeader is the most bytes of a header, MaxData the most of the data of one frame.
 	MaxHeader = 4 << 10
 	MaxData   = 512 << 10
@@ -24,8 +24,10 @@ const (
 	// maxShares is the most bytes of the shares in the name of a round.
 	maxShares = 2 << 10
 
-	prefix = 8
-	align  = 8
+	// maxCount is the most of every counter in the name of a message.
+	maxCount = 1 << 40
+	prefix   = 8
+	align    = 8
 )
 
 // ErrFrame is in the chain of every error of DecodeFrame.
@@ -163,14 +165,13 @@ func (c *Chunk) check(data int) error {
 	if err := checkID("receiver", n.To); err != nil {
 		return err
 	}
-	const most = 1 << 40 // of every counter in a name
 	v := n.Value
 	for _, x := range [...]int64{n.Round.Step, v.Index, v.Use, v.Lo, v.Hi} {
-		if x < 0 || x > most {
+		if x < 0 || x > maxCount {
 			return bad("field out of range", "%d in the name of a message", x)
 		}
 	}
-	if v.Piece < -1 || v.Piece > most || v.Kind > 255 || n.Round.Phase > 255 || n.Incarnation > 1<<31-1 {
+	if v.Piece < -1 || v.Piece > maxCount || v.Kind > 255 || n.Round.Phase > 255 || n.Incarnation > 1<<31-1 {
 		return bad("field out of range", "piece %d, kind %d, phase %d, incarnation %d", v.Piece, v.Kind, n.Round.Phase, n.Incarnation)
 	}
 	if len(n.Round.Shares) > maxShares {

@@ -200,21 +200,6 @@ func FuzzDecodeFrame(f *testing.F) {
 	})
 }
 
-func FuzzDecodeControl(f *testing.F) {
-	b, err := EncodeControl(&Control{Body: &Control_Hello{Hello: &Hello{Node: -1, Name: "a"}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b)
-	f.Add([]byte{Version})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := DecodeControl(b)
-		if err == nil && c.Body == nil || err != nil && !errors.Is(err, ErrFrame) {
-			t.Fatalf("%v, %v", c, err)
-		}
-	})
-}
-
 // TestDecodeAllocatesLittle: what a frame claims is not what is allocated.
 func TestDecodeAllocatesLittle(t *testing.T) {
 	c := chunkOf(MaxTotal, 0, 1)

@@ -890,8 +890,8 @@ type Hello struct {
 	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	Cores   uint32 `protobuf:"varint,4,opt,name=cores,proto3" json:"cores,omitempty"`
-	// session is drawn anew by each process, so that a process that comes again is told from another.
-	Session       string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	// address at which its server listens; empty if it is not one that others can use.
+	Address       string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,9 +954,9 @@ func (x *Hello) GetCores() uint32 {
 	return 0
 }
 
-func (x *Hello) GetSession() string {
+func (x *Hello) GetAddress() string {
 	if x != nil {
-		return x.Session
+		return x.Address
 	}
 	return ""
 }
@@ -1584,16 +1584,15 @@ type Heartbeat struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Node     uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
 	Name     string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Session  string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	State    State                  `protobuf:"varint,4,opt,name=state,proto3,enum=troupe.State" json:"state,omitempty"`
-	Actors   []*ActorStatus         `protobuf:"bytes,5,rep,name=actors,proto3" json:"actors,omitempty"`
-	Failures []*Failure             `protobuf:"bytes,6,rep,name=failures,proto3" json:"failures,omitempty"`
+	State    State                  `protobuf:"varint,3,opt,name=state,proto3,enum=troupe.State" json:"state,omitempty"`
+	Actors   []*ActorStatus         `protobuf:"bytes,4,rep,name=actors,proto3" json:"actors,omitempty"`
+	Failures []*Failure             `protobuf:"bytes,5,rep,name=failures,proto3" json:"failures,omitempty"`
 	// missing are the actors that do not answer yet.
-	Missing []string `protobuf:"bytes,7,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []string `protobuf:"bytes,6,rep,name=missing,proto3" json:"missing,omitempty"`
 	// leaving is why the node has left; empty for an orderly end.
-	Leaving string `protobuf:"bytes,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving string `protobuf:"bytes,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// forgotten is the number of failures before those in the list.
-	Forgotten     uint64 `protobuf:"varint,9,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
+	Forgotten     uint64 `protobuf:"varint,8,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1638,13 +1637,6 @@ func (x *Heartbeat) GetNode() uint32 {
 func (x *Heartbeat) GetName() string {
 	if x != nil {
 		return x.Name
-	}
-	return ""
-}
-
-func (x *Heartbeat) GetSession() string {
-	if x != nil {
-		return x.Session
 	}
 	return ""
 }
@@ -1770,7 +1762,12 @@ type Control struct {
 	//	*Control_Welcome
 	//	*Control_Heartbeat
 	//	*Control_Beat
-	Body          isControl_Body `protobuf_oneof:"body"`
+	Body isControl_Body `protobuf_oneof:"body"`
+	Job  string         `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	// session is drawn anew by the sender each time that it joins, so that who comes again is told from who was there.
+	Session string `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	// sequence counts the messages of a session from 1. One that is not above all before it is refused.
+	Sequence      uint64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1846,6 +1843,27 @@ func (x *Control) GetBeat() *Beat {
 		}
 	}
 	return nil
+}
+
+func (x *Control) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Control) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Control) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
 }
 
 type isControl_Body interface {
@@ -2088,7 +2106,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
 	"\x05cores\x18\x04 \x01(\rR\x05cores\x12\x18\n" +
-	"\asession\x18\x05 \x01(\tR\asession\"5\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\"5\n" +
 	"\tPlacement\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\"~\n" +
@@ -2145,27 +2163,29 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05round\x18\x03 \x01(\v2\r.troupe.RoundR\x05round\x12\x0e\n" +
 	"\x02op\x18\x04 \x01(\tR\x02op\x12\x14\n" +
 	"\x05cause\x18\x05 \x01(\tR\x05cause\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\rR\vincarnation\"\x9e\x02\n" +
+	"\vincarnation\x18\x06 \x01(\rR\vincarnation\"\x84\x02\n" +
 	"\tHeartbeat\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\x12#\n" +
-	"\x05state\x18\x04 \x01(\x0e2\r.troupe.StateR\x05state\x12+\n" +
-	"\x06actors\x18\x05 \x03(\v2\x13.troupe.ActorStatusR\x06actors\x12+\n" +
-	"\bfailures\x18\x06 \x03(\v2\x0f.troupe.FailureR\bfailures\x12\x18\n" +
-	"\amissing\x18\a \x03(\tR\amissing\x12\x18\n" +
-	"\aleaving\x18\b \x01(\tR\aleaving\x12\x1c\n" +
-	"\tforgotten\x18\t \x01(\x04R\tforgotten\"\x80\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12#\n" +
+	"\x05state\x18\x03 \x01(\x0e2\r.troupe.StateR\x05state\x12+\n" +
+	"\x06actors\x18\x04 \x03(\v2\x13.troupe.ActorStatusR\x06actors\x12+\n" +
+	"\bfailures\x18\x05 \x03(\v2\x0f.troupe.FailureR\bfailures\x12\x18\n" +
+	"\amissing\x18\x06 \x03(\tR\amissing\x12\x18\n" +
+	"\aleaving\x18\a \x01(\tR\aleaving\x12\x1c\n" +
+	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\x80\x01\n" +
 	"\x04Beat\x12#\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\r.troupe.PhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
 	"\x05table\x18\x03 \x01(\v2\r.troupe.TableR\x05table\x12\x16\n" +
-	"\x06fenced\x18\x04 \x03(\tR\x06fenced\"\xbc\x01\n" +
+	"\x06fenced\x18\x04 \x03(\tR\x06fenced\"\x84\x02\n" +
 	"\aControl\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.troupe.HelloH\x00R\x05hello\x12+\n" +
 	"\awelcome\x18\x02 \x01(\v2\x0f.troupe.WelcomeH\x00R\awelcome\x121\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x11.troupe.HeartbeatH\x00R\theartbeat\x12\"\n" +
-	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beatB\x06\n" +
+	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beat\x12\x10\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\x12\x18\n" +
+	"\asession\x18\x06 \x01(\tR\asession\x12\x1a\n" +
+	"\bsequence\x18\a \x01(\x04R\bsequenceB\x06\n" +
 	"\x04body\"\x81\x05\n" +
 	"\vActorReport\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +

@@ -103,7 +103,7 @@ type Save struct {
 // Supervisor says how failures are found and what is done about them. Times are seconds.
 type Supervisor struct {
 	Heartbeat float64 `yaml:"heartbeat"` // default 0.2
-	Suspect   int     `yaml:"suspect"`   // heartbeats missed; default 5
+	Suspect   int     `yaml:"suspect"`   // heartbeats missed until a node is asked in another way, and lost if it does not answer; default 5
 	Deadline  float64 `yaml:"deadline"`  // without any progress; default 60
 	Join      float64 `yaml:"join"`      // for start-up; default 30
 	// Mirror keeps the state of every shard twice, so that a shard can be restarted. It says nothing where one stage on

@@ -49,7 +49,11 @@ func parseYAML(file string, data []byte) (body ast.Node, err error) {
 	if err != nil {
 		var y yaml.Error
 		if errors.As(err, &y) && y.GetToken() != nil && y.GetToken().Position != nil {
-			return nil, &JobError{fmt.Sprintf("%s:%d", file, y.GetToken().Position.Line), oneLine(y.GetMessage())}
+			what := oneLine(y.GetMessage())
+			if !strings.Contains(what, "already defined") {
+				what = "is not YAML: " + what
+			}
+			return nil, &JobError{fmt.Sprintf("%s:%d", file, y.GetToken().Position.Line), what}
 		}
 		return nil, &JobError{file, "is not YAML: " + oneLine(yaml.FormatError(err, false, false))}
 	}

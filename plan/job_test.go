@@ -152,7 +152,7 @@ func TestValidateRefuses(t *testing.T) {
 		set  []string
 		want string
 	}{
-		{[]string{"model.layers=0"}, "model.layers: is 0; 1 to 4096 are legal, the nearest is 1"},
+		{[]string{"model.layers=0"}, "model.layers: is missing, or 0; 1 to 4096 are legal, the nearest is 1"},
 		{[]string{"model.layers=-3"}, "model.layers: is -3; 1 to 4096 are legal, the nearest is 1"},
 		{[]string{"model.heads=5"}, "model.heads: is 5, which does not divide model.width 384; the nearest legal heads are 4 and 6"},
 		{[]string{"model.heads=385"}, "model.heads: is 385; 1 to 384 are legal"},
@@ -164,14 +164,14 @@ func TestValidateRefuses(t *testing.T) {
 			`model.heads: 3 heads of model.width 9 have 3 elements each; a llama turns pairs of them, so the width of a head must be even`},
 		{[]string{"model.kind=gtp"}, `model.kind: is "gtp"; legal: gpt, llama; did you mean gpt?`},
 		{[]string{"model.vocab="}, "model.vocab: is empty"},
-		{[]string{"data.text="}, "data.text: is empty"},
+		{[]string{"data.text="}, "data.text: is missing, or empty"},
 		{[]string{"data.match="}, "data.match: is empty"},
 		{[]string{"data.holdout=-0.1"}, "data.holdout: is -0.1"},
 		{[]string{"data.holdout=0"}, "train.evaluate.batch: is 32, but data.holdout is 0"},
 		{[]string{"data.limit_bytes=-1"}, "data.limit_bytes: is -1; 0 to"},
-		{[]string{"train.steps=0"}, "train.steps: is 0; 1 to"},
-		{[]string{"train.batch=0"}, "train.batch: is 0; 1 to"},
-		{[]string{"train.micro_batch=0"}, "train.micro_batch: is 0; 1 to"},
+		{[]string{"train.steps=0"}, "train.steps: is missing, or 0; 1 to"},
+		{[]string{"train.batch=0"}, "train.batch: is missing, or 0; 1 to"},
+		{[]string{"train.micro_batch=0"}, "train.micro_batch: is missing, or 0; 1 to"},
 		{[]string{"train.micro_batch=33"}, "train.micro_batch: is 33, more than train.batch 32; 1 to 32 are legal"},
 		{[]string{"train.batch=1048576", "train.micro_batch=1"}, "train.micro_batch: is 1, which cuts 1048576 sequences into 1048576 micro-batches; at most 16384 micro-batches are legal, so train.micro_batch 64 or more"},
 		{[]string{"train.accumulate=sequential"}, `train.accumulate: is "sequential"; legal: tree`},

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"path"
 	"strings"
 
 	"github.com/troupe-train/troupe/model"
@@ -49,6 +50,14 @@ func whole[T int | int64](key string, n, lo, hi T) *JobError {
 		return bad(key, "is %d; %d to %d are legal, the nearest is %d", n, lo, hi, min(max(n, lo), hi))
 	}
 	return nil
+}
+
+// needed is whole for a key that has no default, and must be 1 or more.
+func needed[T int | int64](key string, n, hi T) *JobError {
+	if n == 0 {
+		return bad(key, "is missing, or 0; 1 to %d are legal, the nearest is 1", hi)
+	}
+	return whole(key, n, 1, hi)
 }
 
 // choice checks a word against the legal ones.
@@ -111,10 +120,10 @@ func (j *Job) checkModel() *JobError {
 	m := j.Model
 	if err := first(
 		choice("model.kind", m.Kind, model.Kinds()...),
-		whole("model.layers", m.Layers, 1, maxLayers),
-		whole("model.width", m.Width, 1, maxWidth),
-		whole("model.heads", m.Heads, 1, m.Width),
-		whole("model.context", m.Context, 1, maxContext),
+		needed("model.layers", m.Layers, maxLayers),
+		needed("model.width", m.Width, maxWidth),
+		needed("model.heads", m.Heads, m.Width),
+		needed("model.context", m.Context, maxContext),
 		share("model.dropout", m.Dropout),
 	); err != nil {
 		return err
@@ -152,10 +161,13 @@ func nearestDivisors(n, d int) (lo, hi int) {
 
 func (j *Job) checkData() *JobError {
 	if j.Data.Text == "" {
-		return bad("data.text", "is empty; the path of a file or folder of text is legal")
+		return bad("data.text", "is missing, or empty; the path of a file or folder of text is legal")
 	}
 	if j.Data.Match == "" {
 		return bad("data.match", "is empty; a pattern for the names of files is legal, such as *.txt; * takes all")
+	}
+	if _, err := path.Match(j.Data.Match, ""); err != nil {
+		return bad("data.match", "is %q, which is no pattern; legal is, for example, *.go", j.Data.Match)
 	}
 	if e := j.Train.Evaluate.Batch; e > 0 && j.Data.Holdout == 0 {
 		return bad("train.evaluate.batch", "is %d, but data.holdout is 0, so nothing is held out; data.holdout above 0 or train.evaluate.batch 0 is legal", e)
@@ -166,9 +178,9 @@ func (j *Job) checkData() *JobError {
 func (j *Job) checkTrain() *JobError {
 	t := j.Train
 	if err := first(
-		whole("train.steps", t.Steps, 1, maxSteps),
-		whole("train.batch", t.Batch, 1, maxBatch),
-		whole("train.micro_batch", t.MicroBatch, 1, maxBatch),
+		needed("train.steps", t.Steps, maxSteps),
+		needed("train.batch", t.Batch, maxBatch),
+		needed("train.micro_batch", t.MicroBatch, maxBatch),
 		choice("train.accumulate", t.Accumulate, "tree"),
 		whole("train.threads", t.Threads, 0, 1<<16),
 		whole("train.memory_limit", t.MemoryLimit, 0, maxBytes),

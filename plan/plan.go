@@ -76,6 +76,8 @@ type Prediction struct {
 type ActorPrediction struct {
 	ID                                                                 ActorID
 	Parameters, Gradients, Optimizer, Activations, Messages, Workspace int64
+	// Recovery is the most that it may hold in a round in which an actor recovers, itself or another: at least Peak.
+	Recovery int64
 	// LiveMicroBatches is the most micro-batches whose saved activations are held at once.
 	LiveMicroBatches int
 	FLOPs            float64

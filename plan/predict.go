@@ -3,8 +3,9 @@ package plan
 import "github.com/troupe-train/troupe/model"
 
 // predict runs the programs on paper: each operation takes as long as its floating-point
-// operations, messages take no time, and every buffer is charged as the executors charge it. Nobody fails. The
-// memory of an actor is that at its highest point in any phase, so the parts are those of one moment and sum to the peak.
+// operations, messages take no time, and every buffer is charged as the executors charge it. Nobody
+// fails, but in predictRecovery. The memory of an actor is that at its highest point in any phase, so
+// the parts are those of one moment and sum to the peak.
 //
 // Elements are taken as float32. Left out are what is not charged to an account: the programs and
 // the plan, reports, what the kernels of a device use inside, and the frames of the transport.
@@ -36,6 +37,7 @@ func predict(pl *Plan) Prediction {
 			Activations: most[activationBytes], Messages: most[messageBytes], Workspace: most[workBytes],
 			LiveMicroBatches: liveMicroBatches(pl.Program(a.ID, TrainPhase)),
 		}
+		ap.Recovery = max(ap.Peak(), predictRecovery(pl, i))
 		for _, op := range pl.Program(a.ID, TrainPhase).Ops {
 			ap.FLOPs += flops(pl, TrainPhase, &op)
 		}

@@ -75,16 +75,22 @@ type memory struct {
 	// saved and stashed are what a micro-batch keeps between F, B and W at a stage.
 	saved, stashed map[int][]*buffer
 	outbox         []*buffer
+	// offers says that what is offered is needed, and made.
+	offers bool
 	// next is the next state of a shard, and held the gradients of a mirror, from the update to the commit.
 	next, held []*buffer
 }
 
-// measure follows the program of actor i, whose account goes from phase to phase with what lasts.
-func measure(pl *Plan, ph Phase, i int, node map[ActorID]int, t times, a *account) {
-	m := &memory{
+func newMemory(pl *Plan, ph Phase, i int, node map[ActorID]int, a *account) *memory {
+	return &memory{
 		account: a, pl: pl, phase: ph, actor: pl.Actors[i].ID, node: node,
 		values: map[Value]*buffer{}, saved: map[int][]*buffer{}, stashed: map[int][]*buffer{},
 	}
+}
+
+// measure follows the program of actor i, whose account goes from phase to phase with what lasts.
+func measure(pl *Plan, ph Phase, i int, node map[ActorID]int, t times, a *account) {
+	m := newMemory(pl, ph, i, node, a)
 	if ph == InitPhase {
 		m.found()
 	}
@@ -97,22 +103,27 @@ func measure(pl *Plan, ph Phase, i int, node map[ActorID]int, t times, a *accoun
 			arrivals = arrivals[1:]
 		}
 		m.run(&ops[k])
-		for _, v := range ops[k].Frees {
-			switch v.Kind {
-			case Saved:
-				release(m.saved[v.Lo])
-				delete(m.saved, v.Lo)
-			case Stashed:
-				release(m.stashed[v.Lo])
-				delete(m.stashed, v.Lo)
-			default:
-				m.values[v].release()
-				delete(m.values, v)
-			}
-		}
+		m.free(&ops[k])
 	}
 	release(m.outbox) // the commit
 	m.advance()
+}
+
+// free gives back what ends with an operation.
+func (m *memory) free(op *Op) {
+	for _, v := range op.Frees {
+		switch v.Kind {
+		case Saved:
+			release(m.saved[v.Lo])
+			delete(m.saved, v.Lo)
+		case Stashed:
+			release(m.stashed[v.Lo])
+			delete(m.stashed, v.Lo)
+		default:
+			m.values[v].release()
+			delete(m.values, v)
+		}
+	}
 }
 
 // found charges what lasts from Init on: the parameters of a stage; weights and moments of a shard or mirror.

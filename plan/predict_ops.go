@@ -7,6 +7,9 @@ func (m *memory) run(op *Op) {
 	switch op.Kind {
 	case Send, Offer:
 		// An offer that nobody needs is not made.
+		if len(op.Writes) > 0 && m.offers {
+			m.outbox = append(m.outbox, m.alloc(messageBytes, m.bytes(op.As)))
+		}
 		if len(op.Reads) > 0 {
 			m.outbox = append(m.outbox, m.values[op.Reads[0]].retain())
 		}

@@ -49,7 +49,7 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	}
 	w, err := NewWeights(d, account, p.Model, p.Stages[rank])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
+		return nil, err
 	}
 	x := &Executor{plan: p, id: id, device: d, account: account, weights: w}
 	x.gradient = func(bucket, use int) device.Slice {

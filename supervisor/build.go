@@ -1,8 +1,11 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
+	"strings"
 
 	"github.com/troupe-train/troupe/data"
 	"github.com/troupe-train/troupe/model"
@@ -16,6 +19,15 @@ type Source interface {
 	Window(i int64, dst []int32)
 	// Held writes held-out sequence j.
 	Held(j int, dst []int32)
+}
+
+// OpenTokenizer makes the tokenizer of a job. The error is a *plan.JobError for a word that is no path and no vocabulary.
+func OpenTokenizer(job *plan.Job) (data.Tokenizer, error) {
+	t, err := data.OpenTokenizer(job.Model.Vocab)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(job.Model.Vocab, "./$") {
+		return nil, &plan.JobError{Where: "model.vocab", Problem: fmt.Sprintf("is %q, and there is no such file; \"bytes\" or the path of a saved vocabulary is legal", job.Model.Vocab)}
+	}
+	return t, err
 }
 
 // BuildModel makes the model that a job asks for, for a vocabulary of vocab tokens.

@@ -86,6 +86,9 @@ func (c *cast) spawn(node *actors.Node) error {
 			err = node.Spawn(actor)
 		}
 		if err != nil {
+			if errors.As(err, new(*device.OutOfMemory)) {
+				return err // it names the actor
+			}
 			return fmt.Errorf("%s: %w", a.ID, err)
 		}
 	}

@@ -20,7 +20,8 @@ type Executor struct {
 	Device  device.Device
 	Account *device.Account
 	Source  Source
-	State   State
+	// State is where weights come from and go to. Without one, a run starts from the seed and keeps nothing.
+	State State
 	// Finished is told of every round that all actors have finished.
 	Finished func(Outcome) error
 	// Judge decides on bad batches. Without one, they stop the run.
@@ -187,6 +188,9 @@ func (e *Executor) sender(r plan.Round, v plan.Value) plan.ActorID {
 
 // restore reads the state of every shard.
 func (e *Executor) restore(k device.Kernels, op *plan.Op) ([]machine.Payload, error) {
+	if e.State == nil {
+		return nil, errors.New("the plan resumes, and there is no State to resume from")
+	}
 	out := make([]machine.Payload, len(op.Writes))
 	for i, v := range op.Writes {
 		state, err := e.State.Restore(plan.ShardID(v.Index, v.Piece))
@@ -232,7 +236,7 @@ func (e *Executor) finish(k device.Kernels, round plan.Round, op *plan.Op, in []
 			reports[e.Plan.Actors[v.Index].ID] = b
 		}
 	}
-	if round.Phase == plan.SnapshotPhase {
+	if round.Phase == plan.SnapshotPhase && e.State != nil {
 		if err := e.State.Keep(context.Background(), round.Step, states); err != nil {
 			return nil, err
 		}

@@ -165,6 +165,19 @@ func (i *injector) strike(f fault.Fault) {
 	}
 }
 
+// missed tells of the faults that have not struck by the end of a run in one process.
+func (i *injector) missed() {
+	if i == nil {
+		return
+	}
+	i.mu.Lock()
+	missed := i.matcher.Missed()
+	i.mu.Unlock()
+	for _, f := range missed {
+		i.note(fmt.Sprintf("note: the fault %q never struck: the run did not come to its point", f))
+	}
+}
+
 // write fails the writes to a disk that is full.
 func (i *injector) write() error {
 	i.mu.Lock()

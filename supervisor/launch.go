@@ -106,6 +106,9 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 	if faults, err = newInjector(o.faults, r.plan, 0, c.Nodes+1, c.Host, r.note); err != nil {
 		return nil, err
 	}
+	for _, line := range outOfReach(o.faults, r.rounds) {
+		r.note(line)
+	}
 	first := true
 	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
 		if !first {

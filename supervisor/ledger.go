@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -40,7 +39,6 @@ type ledger struct {
 	// windows is the number of samples of an epoch, or 0.
 	windows int64
 
-	interrupted atomic.Bool // set from outside the trainer's stream
 	// outside counts the time of training steps, and that in which an operation ran.
 	steps, inside time.Duration
 }
@@ -231,13 +229,10 @@ func (l *ledger) counts(s plan.Shares) []int {
 	return l.plan.Shares()
 }
 
-// interrupt marks the run as stopped before it was done; what it still commits counts.
-func (l *ledger) interrupt() { l.interrupted.Store(true) }
-
 // close returns the result of the run, in which actors were restarted so often.
 func (l *ledger) close(restarts map[plan.ActorID]int) *Result {
 	r := l.result
-	r.Stopped = l.interrupted.Load() && r.Steps < l.until
+	r.Stopped = r.Steps < l.plan.Job.Train.Steps
 	if n := len(l.bubbles); n > 0 {
 		slices.Sort(l.bubbles)
 		r.Bubble = l.bubbles[n/2]

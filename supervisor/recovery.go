@@ -446,18 +446,26 @@ func (r *Recovery) nodeJoined(node int) []Decision {
 		return nil
 	}
 	r.nodes[node] = &host{alive: true}
-	back := 0
+	back, begin := 0, 0
 	for _, l := range r.lives {
 		switch {
 		case l.state == stranded:
 			l.state, l.due = waiting, r.now
+			begin++
 		case l.Node != l.home && r.crowded(l) && !slices.Contains(r.planned, l):
 			l.why = fmt.Sprintf("node %d has joined, and %s was packed onto node %d", node, l.Actor, l.Node)
 			r.planned = append(r.planned, l)
 			back++
 		}
 	}
-	return []Decision{Noted{fmt.Sprintf("node %d has joined; %d actors that were packed onto other nodes may move", node, back)}}
+	what := "no actor needs it, so it is a spare"
+	switch {
+	case begin > 0:
+		what = fmt.Sprintf("%d actors that had no node begin there", begin)
+	case back > 0:
+		what = fmt.Sprintf("%d actors that were packed onto other nodes may move", back)
+	}
+	return []Decision{Noted{fmt.Sprintf("node %d has joined; %s", node, what)}}
 }
 
 // slow moves an actor, unless it was moved for that not long ago: two nodes of equal speed must not

@@ -14,7 +14,7 @@ type Result struct {
 	// Steps is the step of the weights at the end; StepsRun those that this run committed.
 	Steps    int64 `json:"steps"`
 	StepsRun int64 `json:"steps_run"`
-	// Stopped says that the run was interrupted before it was done.
+	// Stopped says that the run has ended before train.steps: it was interrupted, or told to stop at a step.
 	Stopped bool `json:"stopped"`
 	// Losses are nats per token; null when no step was run.
 	LossFirst  *float64 `json:"loss_first"`

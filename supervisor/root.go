@@ -144,7 +144,6 @@ func (o *root) loop(ctx context.Context) *ending {
 		select {
 		case <-interrupted:
 			interrupted, o.interrupted = nil, true
-			o.run.ledger.interrupt()
 			if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 				end = &ending{err: err}
 			}

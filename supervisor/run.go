@@ -27,6 +27,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer faults.missed()
 	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
 		faults.tells(o)
 		node, err := actors.NewNode(actors.Options{
@@ -82,7 +83,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	m := o.model
 	r.tokenizer = data.Bytes
 	if m == nil || o.source == nil {
-		t, err := data.OpenTokenizer(job.Model.Vocab)
+		t, err := OpenTokenizer(job)
 		if err != nil {
 			return nil, err
 		}
@@ -123,6 +124,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.limits = LimitsOf(job)
 	r.recovery = NewRecovery(r.limits, Seats(r.plan), r.hosts())
 	notes = append(notes, describe(r.plan, m))
+	notes = append(notes, remarks(r.plan, r.store.first(), nodes > 0)...)
 	if r.store.resumes() {
 		for _, reason := range r.store.opened.Skipped() {
 			notes = append(notes, fmt.Sprintf("not resumed from: %v", reason))
@@ -309,7 +311,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	defer cancel()
 	if err := r.gather(spawning, coordinator, f.spawn); err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("interrupted before the first step")
+			err = fmt.Errorf("interrupted before step %d began", r.rounds.First)
 		}
 		return nil, nil, shutdown(ctx, coordinator, err)
 	}

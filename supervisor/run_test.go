@@ -308,3 +308,32 @@ func TestTwoAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestStopOutlivesTheTrainer: a stop that was asked for before the trainer began a new life holds in that life too.
+func TestStopOutlivesTheTrainer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		stop func(cancel func()) []Option
+	}{
+		{"interrupt", func(cancel func()) []Option {
+			return []Option{WithProgress(func(p Progress) {
+				if p.Note != nil && strings.HasPrefix(*p.Note, "fault: ") {
+					cancel()
+				}
+			})}
+		}},
+		{"stop-at", func(func()) []Option { return []Option{WithStopAt(3)} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			list, err := fault.Parse("panic trainer at decide of train step 2")
+			must(t, err)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			job := testRunJob(t, "supervisor.backoff=0.2")
+			r, err := Run(ctx, job, testOptions(t, job, append(c.stop(cancel), WithFaults(list))...)...)
+			if err != nil || r.Restarts != 1 || r.Steps != 3 || !r.Stopped {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		})
+	}
+}

@@ -22,6 +22,9 @@ func TestBadInput(t *testing.T) {
 		return []string{"train", path}
 	}
 	taken := listen(t)
+	notAList, cut := filepath.Join(t.TempDir(), "faults.yaml"), filepath.Join(t.TempDir(), "v.json")
+	write(t, notAList, "kill: everybody")
+	write(t, cut, `{"version": 1, "kind`)
 	for _, c := range []struct {
 		name  string
 		args  []string
@@ -32,9 +35,11 @@ func TestBadInput(t *testing.T) {
 		{"unknown command of checkpoint", []string{"checkpoint", "chek", none}, 2, []string{`"chek"`, "check, list"}},
 		{"unknown help", []string{"help", "tran"}, 2, []string{`"tran"`, "train"}},
 		{"unknown flag", append(train(), "--resum"), 2, []string{"--resum", "troupe train --help"}},
-		{"flag without a number", append(train(), "--stop-at", "soon"), 2, []string{"soon", "--stop-at"}},
+		{"flag without a number", append(train(), "--stop-at", "soon"), 2, []string{"\"soon\" for \"--stop-at\"; legal is a whole number; see"}},
 		{"no job", []string{"train"}, 2, []string{"0 arguments", "one job file", "troupe train JOB.yaml"}},
 		{"two jobs", []string{"plan", "a", "b"}, 2, []string{"2 arguments", "one job file"}},
+		{"chaos without a job", []string{"chaos"}, 2, []string{"0 arguments", "one job file"}},
+		{"chaos on no nodes", command(t, "chaos", nil, "--nodes", "0"), 2, []string{"--nodes 0; legal is 1 and more"}},
 		{"stop before the start", append(train(), "--stop-at", "-3"), 2, []string{"--stop-at -3", "1 and more"}},
 
 		{"missing job file", []string{"train", none}, 2, []string{none, "no such file"}},
@@ -44,7 +49,14 @@ func TestBadInput(t *testing.T) {
 		{"unknown section", file("modle: {}"), 2, []string{`"modle"`, "did you mean model"}},
 		{"key given twice", file("name: a\nname: b"), 2, []string{"job.yaml:2", "name"}},
 		{"text for a number", file("train: {steps: many}"), 2, []string{"train.steps", "many", "whole number"}},
-		{"nothing at all", file(""), 2, []string{"model.layers", "0"}},
+		{"a list that does not end", file("model: ["), 2, []string{"job.yaml:1: is not YAML: "}},
+		{"faults that are no list", append(train(), "--fault", notAList), 2, []string{notAList + ":1: is no YAML list of faults"}},
+		{"nothing at all", file(""), 2, []string{"model.layers: is missing, or 0; 1 to"}},
+		{"no batch", file("model: {layers: 1, width: 2, heads: 1, context: 2}\ndata: {text: a}\ntrain: {steps: 1}"), 2, []string{"train.batch: is missing, or 0"}},
+		{"no text", file("model: {layers: 1, width: 2, heads: 1, context: 2}"), 2, []string{"data.text: is missing, or empty"}},
+		{"a pattern that is none", train("data.match=["), 2, []string{"data.match: is \"[\", which is no pattern"}},
+		{"a vocabulary that is none", train("model.vocab=bits"), 2, []string{"model.vocab: is \"bits\"", "\"bytes\""}},
+		{"a vocabulary that is cut", train("model.vocab=" + cut), 1, []string{"not a vocabulary: it is no JSON of one at byte"}},
 
 		{"set without a value", train("model.layers"), 2, []string{`"model.layers"`, "no ="}},
 		{"set an unknown key", train("model.depth=3"), 2, []string{`"depth"`, "its keys: kind, layers"}},
@@ -68,6 +80,7 @@ func TestBadInput(t *testing.T) {
 		{"unset variable", train("data.text=$TROUPE_TESTS_UNSET/a"), 1, []string{"$TROUPE_TESTS_UNSET", "not set"}},
 		{"missing vocabulary", train("model.vocab=" + none), 1, []string{none, "bytes"}},
 		{"folder that cannot be made", train("save.dir=" + filepath.Join(short, "a.txt", "b")), 1, []string{"save.dir", "a.txt"}},
+		{"out of memory at the start", train("train.memory_limit=1000"), 1, []string{"troupe: parameters of bucket 0 (embed.tokens): out of memory: stage.p0.d0 asked for 16384 bytes for parameters, holds nothing of its limit 1000"}},
 		{"out of memory", train("train.memory_limit=50000"), 1, []string{"out of memory: s", ".p0.d0 asked for", "of its limit 50000"}},
 
 		{"no nodes", command(t, "launch", nil, "--nodes", "0"), 2, []string{"--nodes 0", "1 and more"}},
@@ -81,6 +94,7 @@ func TestBadInput(t *testing.T) {
 		{"join nothing", []string{"node"}, 2, []string{"--join"}},
 		{"join no address", []string{"node", "--join", "here"}, 2, []string{"--join", `"here"`}},
 		{"join without a token", []string{"node", "--join", "127.0.0.1:1"}, 2, []string{"TROUPE_TOKEN"}},
+		{"join with half a token", []string{"node", "--join", "127.0.0.1:1"}, 2, []string{"TROUPE_TOKEN is no token", "NAME.SECRET"}},
 		{"join as a negative number", []string{"node", "--join", "127.0.0.1:1", "--number", "-1"}, 2, []string{"--number -1"}},
 		{"join in no time", []string{"node", "--join", "127.0.0.1:1", "--wait", "0s"}, 2, []string{"--wait 0s"}},
 
@@ -88,6 +102,7 @@ func TestBadInput(t *testing.T) {
 		{"generate less than nothing", []string{"generate", none, "--tokens", "-1"}, 2, []string{"--tokens -1"}},
 		{"generate at a negative temperature", []string{"generate", none, "--temperature", "-1"}, 2, []string{"temperature -1"}},
 		{"generate from less than no tokens", []string{"generate", none, "--top-k", "-1"}, 2, []string{"top-k -1"}},
+		{"list nothing", []string{"checkpoint", "list", none}, 1, []string{"there is no folder " + none}},
 		{"check nothing", []string{"checkpoint", "check", none}, 1, []string{none}},
 		{"vocabulary for nobody", command(t, "vocabulary", nil), 2, []string{"--out"}},
 		{"vocabulary of a byte", command(t, "vocabulary", nil, "--size", "1", "--out", none), 2, []string{"1 tokens", "257"}},
@@ -96,10 +111,19 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, "troupe", c.args...)
+			var env []string
+			if c.name == "join with half a token" {
+				env = []string{"TROUPE_TOKEN=small."}
+			}
+			p := startWith(t, env, "troupe", c.args...)
 			p.fails(c.code, c.parts...)
+			for _, inside := range []string{"strconv", "actors: ", "supervisor: ", "json: "} {
+				if strings.Contains(p.said[len(p.said)-1], inside) {
+					t.Errorf("it says %q", p.said)
+				}
+			}
 			// What is found before the start is all that is said.
-			if c.name != "out of memory" && len(p.said) != 1 {
+			if !strings.HasPrefix(c.name, "out of memory") && len(p.said) != 1 {
 				t.Errorf("it says\n%s", strings.Join(p.said, "\n"))
 			}
 			if p.out.Len() > 0 {

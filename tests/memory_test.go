@@ -39,12 +39,6 @@ func (m *meter) Free(r plan.Round, v plan.Value) {
 	m.Executor.Free(r, v)
 }
 
-// nowhere is a State that keeps nothing.
-type nowhere struct{}
-
-func (nowhere) Restore(plan.ActorID) ([]float32, error)                       { return nil, nil }
-func (nowhere) Keep(context.Context, int64, map[plan.ActorID][]float32) error { return nil }
-
 // TestLiveActivations: rank r of p stages holds the activations of p-r micro-batches under 1F1B (Narayanan et al. 2019,
 // section 3.2), and of all under GPipe (Huang et al. 2019, section 2.3), counted at the executors of a run.
 func TestLiveActivations(t *testing.T) {
@@ -96,7 +90,7 @@ func compose(t *testing.T, p *plan.Plan) map[plan.ActorID]*meter {
 		case "trainer":
 			x.Machine = supervisor.NewTrainer(p, supervisor.Rounds{Until: p.Job.Train.Steps})
 			x.Executor = &supervisor.Executor{
-				Plan: p, Device: d, Account: x.Account, Source: stolen{math.MaxInt64}, State: nowhere{},
+				Plan: p, Device: d, Account: x.Account, Source: stolen{math.MaxInt64},
 				Finished: func(supervisor.Outcome) error { return nil },
 			}
 		case "stage":

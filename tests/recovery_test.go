@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/supervisor"
 )
 
@@ -154,7 +155,7 @@ func TestLateNode(t *testing.T) {
 	}
 	p.awaitSteps(3)
 	join(token, address)
-	p.await("node 3 has joined")
+	p.await("node 3 has joined", "a spare") // although cluster.spares is 0
 	p.awaitSteps(3)
 	nodes[0].signal(kill)
 	p.await("stage.p0.d0", "from node 1", "to node 3")
@@ -164,6 +165,59 @@ func TestLateNode(t *testing.T) {
 	for i, n := range nodes[1:] {
 		if code := n.end(); code != 0 {
 			t.Errorf("node %d ends with status %d: %s", i+2, code, strings.Join(n.said, "\n"))
+		}
+	}
+}
+
+// TestNodeIsInterrupted: a node that is interrupted says that it leaves, and the run goes on without it.
+func TestNodeIsInterrupted(t *testing.T) {
+	set := with(unending, "layout.pipeline=2")
+	p := start(t, "troupe", command(t, "launch", set, "--json", "--nodes", "2", "--external")...)
+	var nodes []*process
+	for i := 1; i <= 2; i++ {
+		words := strings.Fields(p.await(fmt.Sprintf("start node %d: ", i)))
+		nodes = append(nodes, startWith(t, []string{words[3]}, "troupe", "node", "--join", words[7], "--number", strconv.Itoa(i)))
+	}
+	p.awaitSteps(3)
+	nodes[0].signal(interrupt)
+	nodes[0].await("troupe: leaving the run; again to stop at once")
+	nodes[0].said = nil
+	nodes[0].fails(1, "troupe: interrupted: this node has left the run")
+	p.await("node 1 is lost", "interrupted")
+	p.await("recovered stage", "caught up")
+	p.awaitSteps(3)
+	p.asUndisturbed(set, 1)
+	if code := nodes[1].end(); code != 0 {
+		t.Errorf("the other node ends with status %d", code)
+	}
+}
+
+// TestNodeDiesUnderALimit: what the plan says that a recovery takes is enough where messages go over a wire and actors come to
+// other nodes.
+func TestNodeDiesUnderALimit(t *testing.T) {
+	set := with(unending, "layout.pipeline=2", "model.width=64", "model.context=4", "train.batch=4", "train.micro_batch=2")
+	j := job(t, set...)
+	m, err := supervisor.BuildModel(j, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(j, m, plan.Options{Nodes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most int64
+	for _, a := range p.Predicted.Actors {
+		most = max(most, a.Recovery)
+	}
+	limited := with(set, fmt.Sprint("train.memory_limit=", most))
+	run := start(t, "troupe", command(t, "launch", limited, "--json", "--nodes", "2")...)
+	run.awaitSteps(5)
+	run.strike(2, kill)
+	run.await("recovered stage", "caught up")
+	run.awaitSteps(5)
+	for _, a := range run.asUndisturbed(limited, 2).Actors {
+		if a.PeakBytes > most {
+			t.Errorf("%s held %d bytes of %d", a.ID, a.PeakBytes, most)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const keys = "actors bubble checkpoint grad_norm_last job loss_first loss_last m
 const (
 	actorKeys = "busy_seconds id node peak_bytes restarts role"
 	sentKeys  = "activation control gather gradient reduce"
-	planKeys  = "actors bubble flops parameters peak_bytes sent_bytes shares stages step_seconds tflops_per_device"
+	planKeys  = "actors bubble flops parameters peak_bytes recovery_bytes sent_bytes shares stages step_seconds tflops_per_device"
 )
 
 // TestJSON freezes the keys of what commands print with --json, and looks at the values.
@@ -67,7 +67,10 @@ func TestJSON(t *testing.T) {
 	if code := p.end(); code != 0 {
 		t.Fatalf("plan: exit status %d, %q", code, p.said)
 	}
-	compare(t, "plan", object(t, p.last()), planKeys)
+	o := object(t, p.last())
+	compare(t, "plan", o, planKeys)
+	compare(t, "plan", o["stages"].([]any)[0], "end first")
+	compare(t, "plan", o["actors"].([]any)[0], "id node")
 }
 
 func object(t testing.TB, b []byte) map[string]any {

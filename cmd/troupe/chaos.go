@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-train/troupe/data"
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/cpu"
 	"github.com/troupe-train/troupe/plan"
@@ -33,7 +33,7 @@ func chaosCommand() *cobra.Command {
 			"A schedule that fails is shrunk to the fewest faults and printed with the command that runs it again.",
 		Example: "  troupe chaos examples/gosrc.yaml --seeds 1:10000 --set layout.pipeline=3 --set layout.data=2 --nodes 3\n" +
 			"  troupe chaos examples/gosrc.yaml --seeds 7 --fault faults.yaml",
-		Args: cobra.ExactArgs(1),
+		Args: takes("one job file"),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args[0]) },
 	}
 	f := c.Flags()
@@ -74,13 +74,18 @@ func (o *chaosFlags) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return usage(err)
 	}
-	if o.steps < 1 || o.nodes < 1 || o.spares < 0 {
-		return usage(fmt.Errorf("--steps %d, --nodes %d, --spares %d; legal are 1, 1 and 0 and more", o.steps, o.nodes, o.spares))
+	switch {
+	case o.steps < 1:
+		return usage(fmt.Errorf("--steps %d; legal is 1 and more", o.steps))
+	case o.nodes < 1:
+		return usage(fmt.Errorf("--nodes %d; legal is 1 and more", o.nodes))
+	case o.spares < 0:
+		return usage(fmt.Errorf("--spares %d; legal is 0 and more", o.spares))
 	}
 	if o.trace && first != last {
 		return usage(fmt.Errorf("--trace with %d seeds; it is for one", last-first+1))
 	}
-	faults, err := loadFaults(o.faults)
+	faults, err := loadFaults(o.faults, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -94,8 +99,8 @@ func (o *chaosFlags) run(c *cobra.Command, path string) error {
 	r := chaosResult{WeightsSHA256: bench.Weights(), EventsWithoutAny: bench.Events()}
 	began := time.Now()
 	for seed := first; ; seed++ {
-		if err := c.Context().Err(); err != nil {
-			return err
+		if c.Context().Err() != nil {
+			return context.Cause(c.Context())
 		}
 		schedule := faults
 		if o.faults == "" {
@@ -134,9 +139,9 @@ func (o *chaosFlags) bench(path string) (*sim.Bench, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := data.OpenTokenizer(job.Model.Vocab)
+	t, err := supervisor.OpenTokenizer(job)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, refused(err)
 	}
 	m, err := supervisor.BuildModel(job, t.Size())
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -43,9 +44,13 @@ func checkpointCommand() *cobra.Command {
 	}, &cobra.Command{
 		Use:     "list DIR",
 		Short:   "List the checkpoints in a folder",
+		Long:    "List looks for the files of each checkpoint and at their sizes. It does not read them; `troupe checkpoint check` does.",
 		Example: "  troupe checkpoint list runs/gosrc",
 		Args:    takes("one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := os.Stat(args[0]); err != nil {
+				return fmt.Errorf("there is no folder %s", args[0])
+			}
 			entries, err := checkpoint.List(args[0])
 			if err != nil {
 				return err
@@ -54,7 +59,7 @@ func checkpointCommand() *cobra.Command {
 				fmt.Fprintf(c.ErrOrStderr(), "no checkpoints in %s\n", args[0])
 			}
 			for _, e := range entries {
-				state := "complete"
+				state := "all files there, contents not checked"
 				if e.Err != nil {
 					state = e.Err.Error()
 				}

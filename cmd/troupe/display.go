@@ -25,6 +25,7 @@ type display struct {
 	mu      sync.Mutex
 	err     io.Writer
 	bar     *progressbar.ProgressBar // nil before the first step, and where there is no terminal
+	width   int                      // of the bar, in columns
 	elapsed time.Duration            // of the last steps, smoothed
 }
 
@@ -70,18 +71,53 @@ func (d *display) step(s *supervisor.StepDone) {
 		fmt.Fprintf(d.err, "step %d/%d  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %s left\n", s.Step, s.Of, s.Loss, s.GradNorm, s.LR, rate, left)
 		return
 	}
-	if d.bar == nil {
+	text, width := fit(d.columns(), fmt.Sprintf("step %d/%d", s.Step, s.Of), fmt.Sprintf("loss %.3f", s.Loss), fmt.Sprintf("%.0f tokens/s", rate), fmt.Sprintf("%s left", left))
+	if d.bar == nil || width != d.width {
+		if d.bar != nil {
+			_ = d.bar.Clear()
+		}
+		d.width = width
 		d.bar = progressbar.NewOptions64(s.Of,
 			progressbar.OptionSetWriter(d.err),
-			progressbar.OptionSetWidth(24),
+			progressbar.OptionSetWidth(width),
 			progressbar.OptionSetPredictTime(false),
 			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionUseANSICodes(true),
 			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "", BarEnd: ""}),
 		)
 	}
-	d.bar.Describe(fmt.Sprintf("step %d/%d  loss %.3f  %.0f tokens/s  %s left ", s.Step, s.Of, s.Loss, rate, left))
+	d.bar.Describe(text)
 	_ = d.bar.Set64(s.Step) // writing to a terminal that has gone is no reason to stop training
+}
+
+// columns is the width of the terminal; 80 if that cannot be known.
+func (d *display) columns() int {
+	if f, ok := d.err.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
+		}
+	}
+	return 80
+}
+
+// fit makes one line of at most columns columns of words, the most important first, and a bar: the bar is short where
+// there is little room, and words that find none are left out. The bar puts 10 columns at most around itself.
+func fit(columns int, words ...string) (text string, bar int) {
+	const around = 10
+	bar = 24
+	if columns < 80 {
+		bar = 6
+	}
+	for i, w := range words {
+		if i > 0 && len(text)+len("  ")+len(w)+bar+around > columns {
+			break
+		}
+		if i > 0 {
+			text += "  "
+		}
+		text += w
+	}
+	return text + " ", bar
 }
 
 // line prints above the progress bar.
@@ -122,7 +158,7 @@ func (d *display) finish(r *supervisor.Result, err error) error {
 	}
 	fmt.Fprintln(d.out)
 	if n := len(r.Validation); n > 0 {
-		fmt.Fprintf(d.out, "validation loss %.4f nats per token after step %d\n", r.Validation[n-1].Loss, r.Validation[n-1].Step)
+		fmt.Fprintln(d.out, validation(r.Validation[n-1], r.Steps))
 	}
 	fmt.Fprintf(d.out, "weights sha256 %s\n", r.WeightsSHA256)
 	if r.Checkpoint != "" {
@@ -135,4 +171,13 @@ func (d *display) finish(r *supervisor.Result, err error) error {
 		fmt.Fprintln(d.out, "stopped before the last step; save.dir is not set, so nothing is kept")
 	}
 	return nil
+}
+
+// validation is the line of the last evaluation in a run that ended at step end.
+func validation(p supervisor.Point, end int64) string {
+	when := fmt.Sprintf("after step %d, the last", p.Step)
+	if p.Step < end {
+		when = fmt.Sprintf("after step %d; there was no evaluation after that, up to step %d", p.Step, end)
+	}
+	return fmt.Sprintf("validation loss %.4f nats per token %s", p.Loss, when)
 }

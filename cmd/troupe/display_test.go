@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
+
 	"github.com/troupe-train/troupe/supervisor"
 )
 
@@ -83,5 +85,36 @@ func TestSize(t *testing.T) {
 		if got := size(n); got != want {
 			t.Errorf("%d bytes are %q, want %q", n, got, want)
 		}
+	}
+}
+
+// TestFit: whatever the width of the terminal, the line of the progress bar is no longer, and says as much as it can.
+func TestFit(t *testing.T) {
+	words := []string{"step 123/1000000", "loss 5.123", "123456 tokens/s", "1h2m3s left"}
+	for columns := 40; columns < 200; columns++ {
+		var b bytes.Buffer
+		text, width := fit(columns, words...)
+		bar := progressbar.NewOptions64(1000000, progressbar.OptionSetWriter(&b), progressbar.OptionSetWidth(width), progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false), progressbar.OptionSetTheme(progressbar.Theme{Saucer: "x", SaucerPadding: "-"}))
+		bar.Describe(text)
+		_ = bar.Set64(1000000)
+		for _, line := range strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\r' || r == '\n' }) {
+			if len(line) > columns {
+				t.Fatalf("%d columns: %d in %q", columns, len(line), line)
+			}
+		}
+		if n := strings.Count(text, "  ") + 1; columns >= 44 && n < 2 || columns >= 110 && n != 4 || width > columns {
+			t.Errorf("%d columns: %q, bar of %d", columns, text, width)
+		}
+	}
+}
+
+// TestValidationLine: a loss that is not of the end does not pretend to be.
+func TestValidationLine(t *testing.T) {
+	if got := validation(supervisor.Point{Step: 6, Loss: 2}, 6); got != "validation loss 2.0000 nats per token after step 6, the last" {
+		t.Error(got)
+	}
+	if got := validation(supervisor.Point{Step: 4, Loss: 2}, 6); got != "validation loss 2.0000 nats per token after step 4; there was no evaluation after that, up to step 6" {
+		t.Error(got)
 	}
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,8 +16,8 @@ import (
 	"github.com/troupe-train/troupe/plan/fault"
 )
 
-// loadFaults reads a fault plan: a YAML list, one fault an entry.
-func loadFaults(path string) ([]fault.Fault, error) {
+// loadFaults reads a fault plan: a YAML list, one fault an entry. A remark on it goes to notes.
+func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -25,7 +27,14 @@ func loadFaults(path string) ([]fault.Fault, error) {
 	}
 	var list []string
 	if err := yaml.Unmarshal(data, &list); err != nil {
-		return nil, usage(fmt.Errorf("--fault %s is no YAML list of faults, such as `- kill stage.p0.d0 at forward of train step 3`: %s", path, yaml.FormatError(err, false, false)))
+		where, what := path, err.Error()
+		if y := yaml.Error(nil); errors.As(err, &y) {
+			what = y.GetMessage()
+			if k := y.GetToken(); k != nil && k.Position != nil {
+				where = fmt.Sprintf("%s:%d", path, k.Position.Line)
+			}
+		}
+		return nil, usage(fmt.Errorf("--fault %s: is no YAML list of faults, such as `- kill stage.p0.d0 at forward of train step 3`: %s", where, what))
 	}
 	var faults []fault.Fault
 	for i, line := range list {
@@ -34,6 +43,9 @@ func loadFaults(path string) ([]fault.Fault, error) {
 			return nil, usage(fmt.Errorf("--fault %s: entry %d: %w", path, i+1, err))
 		}
 		faults = append(faults, f)
+	}
+	if len(faults) == 0 {
+		fmt.Fprintf(notes, "note: --fault %s has no faults in it\n", path)
 	}
 	return faults, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ func generateCommand() *cobra.Command {
 			}
 			err = g.Generate([]byte(prompt), tokens, s, func(text []byte) error {
 				if c.Context().Err() != nil {
-					return c.Context().Err()
+					return context.Cause(c.Context())
 				}
 				_, err := out.Write(text)
 				return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,7 @@ func launchCommand() *cobra.Command {
 			if err := checkAddress("listen", listen); err != nil {
 				return err
 			}
-			job, err := o.load(args[0])
+			job, err := o.load(args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -69,12 +70,16 @@ func nodeCommand() *cobra.Command {
 			}
 			n.Log = c.ErrOrStderr()
 			n.Host = self{}
-			return supervisor.Serve(c.Context(), n)
+			err := supervisor.Serve(c.Context(), n)
+			if errors.Is(err, errInterrupted) {
+				return errors.New("interrupted: this node has left the run; its actors begin anew on other nodes, if there are any")
+			}
+			return err
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&n.Join, "join", "", "address of the launched job")
-	f.StringVar(&n.Listen, "listen", "127.0.0.1:0", "address at which the other nodes reach this one; port 0 takes a free one")
+	f.StringVar(&n.Listen, "listen", "", "address at which the other nodes reach this one; port 0 takes a free one (default: this machine's address on the way to the launched job)")
 	f.IntVar(&n.Number, "number", 0, "number of this node, from 1; 0 takes the next that is free")
 	f.DurationVar(&n.Wait, "wait", 30*time.Second, "how long to try to join")
 	return c

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -40,7 +41,7 @@ func main() {
 }
 
 func run(args []string) int {
-	ctx, stop := signals()
+	ctx, stop := signals(stopping(args))
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
@@ -48,17 +49,31 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "troupe:", oneLine(err.Error()))
+	fmt.Fprintln(os.Stderr, "troupe:", lastLine(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}
 	return exitFailure
 }
 
-// signals cancels the context at the first SIGINT or SIGTERM, which asks for a clean stop; the
+// errInterrupted is the cause of the end of the context of all commands.
+var errInterrupted = errors.New("interrupted")
+
+// stopping is what is said at the first signal.
+func stopping(args []string) string {
+	switch {
+	case len(args) > 0 && (args[0] == "train" || args[0] == "launch"):
+		return "stopping after this step"
+	case len(args) > 0 && args[0] == "node":
+		return "leaving the run"
+	}
+	return "stopping"
+}
+
+// signals cancels the context at the first SIGINT or SIGTERM, which asks for a clean stop, and says so; the
 // second one ends the process at once.
-func signals() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func signals(say string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
@@ -71,15 +86,15 @@ func signals() (context.Context, func()) {
 		if term.IsTerminal(int(os.Stderr.Fd())) {
 			fmt.Fprintln(os.Stderr) // the progress bar stays above
 		}
-		fmt.Fprintln(os.Stderr, "troupe: stopping after this step; again to stop at once")
-		cancel()
+		fmt.Fprintf(os.Stderr, "troupe: %s; again to stop at once\n", say)
+		cancel(errInterrupted)
 		select {
 		case <-ch:
 			os.Exit(exitFailure)
 		case <-done:
 		}
 	}()
-	return ctx, func() { signal.Stop(ch); close(done); cancel() }
+	return ctx, func() { signal.Stop(ch); close(done); cancel(nil) }
 }
 
 func newRoot() *cobra.Command {
@@ -99,7 +114,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("troupe {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
+		return usage(fmt.Errorf("%s; see %s --help", flagProblem(err), c.CommandPath()))
 	})
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(trainCommand(), launchCommand(), nodeCommand(), planCommand(), benchCommand(), chaosCommand(), generateCommand(), checkpointCommand(), auditCommand(), vocabularyCommand())
@@ -151,6 +166,34 @@ func takes(what ...string) cobra.PositionalArgs {
 		return usage(fmt.Errorf("%s is given %d arguments; %s: %s", c.CommandPath(), len(args), legal, c.UseLine()))
 	}
 }
+
+// flagProblem says what is wrong with a flag, in words for people where the flag's value is what is wrong.
+func flagProblem(err error) string {
+	text := err.Error()
+	given, cause, ok := strings.Cut(text, " flag: ")
+	if !ok {
+		return text
+	}
+	switch {
+	case strings.Contains(cause, "duration"):
+		return given + "; legal is a time such as 30s"
+	case strings.Contains(cause, "ParseFloat"):
+		return given + "; legal is a number"
+	case strings.Contains(cause, "ParseBool"):
+		return given + "; legal is true or false"
+	case strings.Contains(cause, "ParseUint"):
+		return given + "; legal is a whole number of 0 and more"
+	case strings.Contains(cause, "strconv."):
+		return given + "; legal is a whole number"
+	}
+	return text
+}
+
+// inside are the names of packages that errors begin with. They say nothing to who runs the program.
+var inside = regexp.MustCompile(`(^|: |; )(?:actors|supervisor|messages|checkpoint|stage|optim): `)
+
+// lastLine is the line that a failure ends with.
+func lastLine(err error) string { return inside.ReplaceAllString(oneLine(err.Error()), "$1") }
 
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-train/troupe/actors"
-	"github.com/troupe-train/troupe/data"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/supervisor"
 )
@@ -35,9 +34,9 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := data.OpenTokenizer(job.Model.Vocab)
+			t, err := supervisor.OpenTokenizer(job)
 			if err != nil {
-				return err
+				return refused(err)
 			}
 			m, err := supervisor.BuildModel(job, t.Size())
 			if err != nil {
@@ -66,25 +65,44 @@ type object struct {
 	StepSeconds     float64                `json:"step_seconds"`
 	Bubble          float64                `json:"bubble"`
 	PeakBytes       map[plan.ActorID]int64 `json:"peak_bytes"`
+	RecoveryBytes   map[plan.ActorID]int64 `json:"recovery_bytes"`
 	SentBytes       map[string]int64       `json:"sent_bytes"`
 	TFLOPsPerDevice float64                `json:"tflops_per_device"`
 	Parameters      int                    `json:"parameters"`
 	FLOPs           float64                `json:"flops"`
-	Stages          []plan.Range           `json:"stages"`
+	Stages          []layers               `json:"stages"`
 	Shares          []int                  `json:"shares"`
-	Actors          []plan.Actor           `json:"actors"`
+	Actors          []seat                 `json:"actors"`
+}
+
+// layers are those of a pipeline rank: from first to below end.
+type layers struct {
+	First int `json:"first"`
+	End   int `json:"end"`
+}
+
+// seat is where an actor runs.
+type seat struct {
+	ID   plan.ActorID `json:"id"`
+	Node int          `json:"node"`
 }
 
 // planObject works out times for stages of gflops GFLOP/s, without the time of messages.
 func planObject(p *plan.Plan, gflops float64) object {
 	o := object{
-		Bubble: p.Predicted.Bubble, PeakBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{},
-		Parameters: p.Model.Len(), FLOPs: p.Predicted.FLOPs, Stages: p.Stages, Shares: p.Shares(), Actors: p.Actors,
+		Bubble: p.Predicted.Bubble, PeakBytes: map[plan.ActorID]int64{}, RecoveryBytes: map[plan.ActorID]int64{}, SentBytes: map[string]int64{},
+		Parameters: p.Model.Len(), FLOPs: p.Predicted.FLOPs, Shares: p.Shares(),
+	}
+	for _, s := range p.Stages {
+		o.Stages = append(o.Stages, layers{s.Lo, s.Hi})
+	}
+	for _, a := range p.Actors {
+		o.Actors = append(o.Actors, seat{a.ID, a.Node})
 	}
 	var busiest float64
 	stages := 0
 	for _, a := range p.Predicted.Actors {
-		o.PeakBytes[a.ID] = a.Peak()
+		o.PeakBytes[a.ID], o.RecoveryBytes[a.ID] = a.Peak(), a.Recovery
 		busiest = max(busiest, a.FLOPs)
 		if a.ID.Role() == "stage" {
 			stages++
@@ -115,7 +133,7 @@ func printPlan(out io.Writer, p *plan.Plan, gflops float64) error {
 	}
 	name := func(s string) string { return fmt.Sprintf("%-*s", wide, s) } // the column of names alone is flush left
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, name("actor")+"\tnode\tlayers\tFLOP\tin flight\tparameters\tgradients\toptimizer\tactivations\tmessages\tworkspace\tpeak\t")
+	fmt.Fprintln(w, name("actor")+"\tnode\tlayers\tFLOP\tin flight\tparameters\tgradients\toptimizer\tactivations\tmessages\tworkspace\tpeak\trecovery\t")
 	for i, a := range p.Predicted.Actors {
 		layers, flop, live := "", "", ""
 		if rank, _, ok := a.ID.Rank(); ok && a.ID.Role() == "stage" {
@@ -126,8 +144,8 @@ func printPlan(out io.Writer, p *plan.Plan, gflops float64) error {
 			}
 			flop, live = fmt.Sprintf("%.3g", a.FLOPs), fmt.Sprint(a.LiveMicroBatches)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(string(a.ID)), p.Actors[i].Node, layers, flop, live,
-			size(a.Parameters), size(a.Gradients), size(a.Optimizer), size(a.Activations), size(a.Messages), size(a.Workspace), size(a.Peak()))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(string(a.ID)), p.Actors[i].Node, layers, flop, live,
+			size(a.Parameters), size(a.Gradients), size(a.Optimizer), size(a.Activations), size(a.Messages), size(a.Workspace), size(a.Peak()), size(a.Recovery))
 	}
 	return w.Flush()
 }

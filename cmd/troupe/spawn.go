@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/troupe-train/troupe/actors"
@@ -23,10 +25,14 @@ func checkNode(n *supervisor.NodeOptions) error {
 	if n.Join == "" {
 		return usage(errors.New("--join is not given; it is the address that troupe launch prints"))
 	}
-	for flag, address := range map[string]string{"join": n.Join, "listen": n.Listen} {
-		if err := checkAddress(flag, address); err != nil {
-			return err
-		}
+	if err := checkAddress("join", n.Join); err != nil {
+		return err
+	}
+	if n.Listen == "" {
+		n.Listen = towards(n.Join)
+	}
+	if err := checkAddress("listen", n.Listen); err != nil {
+		return err
 	}
 	switch {
 	case n.Number < 0:
@@ -37,6 +43,9 @@ func checkNode(n *supervisor.NodeOptions) error {
 	n.Token = os.Getenv(tokenVariable)
 	if n.Token == "" {
 		return usage(fmt.Errorf("the variable %s is not set; troupe launch prints it", tokenVariable))
+	}
+	if job, secret, ok := strings.Cut(n.Token, "."); !ok || job == "" || secret == "" {
+		return usage(fmt.Errorf("the variable %s is no token that troupe launch has printed; it looks like NAME.SECRET", tokenVariable))
 	}
 	return nil
 }
@@ -52,7 +61,12 @@ func checkAddress(flag, address string) error {
 func spawner(external bool, show *display, started *processes) func(ctx context.Context, number int, address, token string, ended func(error)) error {
 	if external {
 		return func(_ context.Context, number int, address, token string, _ func(error)) error {
-			show.line("start node %d: %s=%s troupe node --join %s --number %d", number, tokenVariable, token, address, number)
+			at := reachable(address)
+			also := ""
+			if len(at) > 1 {
+				also = fmt.Sprintf(" (or --join %s)", strings.Join(at[1:], ", "))
+			}
+			show.line("start node %d: %s=%s troupe node --join %s --number %d%s", number, tokenVariable, token, at[0], number, also)
 			return nil
 		}
 	}
@@ -82,6 +96,46 @@ func spawner(external bool, show *display, started *processes) func(ctx context.
 		})
 		return nil
 	}
+}
+
+// reachable are the addresses under which other machines may reach a listener: its own, or if it listens at all addresses
+// of this machine, each of these. Those of IPv4 come first.
+func reachable(address string) []string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return []string{address}
+	}
+	var four, six []string
+	own, _ := net.InterfaceAddrs() // without them, this machine is left
+	for _, a := range own {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok || !n.IP.IsGlobalUnicast():
+		case n.IP.To4() != nil:
+			four = append(four, net.JoinHostPort(n.IP.String(), port))
+		default:
+			six = append(six, net.JoinHostPort(n.IP.String(), port))
+		}
+	}
+	if host == "0.0.0.0" {
+		six = nil
+	}
+	if all := append(four, six...); len(all) > 0 {
+		return all
+	}
+	return []string{net.JoinHostPort("127.0.0.1", port)}
+}
+
+// towards is the address of this machine on the way to another, with a port that is free. Nothing is sent.
+func towards(address string) string {
+	host := "127.0.0.1"
+	if c, err := net.Dial("udp", address); err == nil {
+		if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
+			host = a.IP.String()
+		}
+		c.Close()
+	}
+	return net.JoinHostPort(host, "0")
 }
 
 // lines is a writer that prints whole lines. One goroutine uses it.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ func trainCommand() *cobra.Command {
 		Example: "  troupe train examples/gosrc.yaml\n  troupe train examples/gosrc.yaml --set layout.pipeline=2 --set train.steps=50 --json",
 		Args:    takes("one job file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			job, err := o.load(args[0])
+			job, err := o.load(args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -52,8 +53,8 @@ func (o *runFlags) register(c *cobra.Command) {
 	f.StringVar(&o.fault, "fault", "", "let the faults in this file strike the run: a YAML list, one fault an entry")
 }
 
-// load reads the job and checks the flags against each other and against it.
-func (o *runFlags) load(path string) (*plan.Job, error) {
+// load reads the job and checks the flags against each other and against it. Remarks go to notes.
+func (o *runFlags) load(path string, notes io.Writer) (*plan.Job, error) {
 	switch {
 	case o.resume && o.overwrite:
 		return nil, usage(errors.New("--resume and --overwrite are both given; one of them is legal"))
@@ -64,7 +65,7 @@ func (o *runFlags) load(path string) (*plan.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.faults, err = loadFaults(o.fault); err != nil {
+	if o.faults, err = loadFaults(o.fault, notes); err != nil {
 		return nil, err
 	}
 	if job.Save.Dir == "" && (o.resume || o.overwrite) {

@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-train/troupe/actors/machine"
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/cpu"
-	"github.com/troupe-train/troupe/model"
 	"github.com/troupe-train/troupe/optim"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/stage"
@@ -53,9 +52,8 @@ func run() error {
 		return err
 	}
 	d := cpu.New(cpu.Options{Float: device.F32})
-	weights := &weights{plan: p}
 	for _, a := range p.Actors {
-		actor, err := compose(p, a.ID, d, weights)
+		actor, err := compose(p, a.ID, d)
 		if err == nil {
 			err = node.Spawn(actor)
 		}
@@ -66,14 +64,12 @@ func run() error {
 	if err := node.Send(plan.Trainer, machine.Begin{}); err != nil {
 		return err
 	}
-	err = errors.Join(<-stopped, node.Close(context.Background()), d.Close())
-	fmt.Println("weights", weights.hash)
-	return err
+	return errors.Join(<-stopped, node.Close(context.Background()), d.Close())
 }
 
 // compose gives an actor its machine, which decides, and its executor, stream and account, which
 // are where its kernels run and what its memory is counted by.
-func compose(p *plan.Plan, id plan.ActorID, d device.Device, w *weights) (a actors.Actor, err error) {
+func compose(p *plan.Plan, id plan.ActorID, d device.Device) (a actors.Actor, err error) {
 	a = actors.Actor{Device: d, Account: device.NewAccount(string(id), 0)}
 	switch id.Role() {
 	case "stage":
@@ -84,7 +80,12 @@ func compose(p *plan.Plan, id plan.ActorID, d device.Device, w *weights) (a acto
 		a.Executor, err = optim.NewExecutor(p, id, d, a.Account)
 	case "trainer":
 		a.Machine = supervisor.NewTrainer(p, supervisor.Rounds{Until: p.Job.Train.Steps})
-		a.Executor = &supervisor.Executor{Plan: p, Device: d, Account: a.Account, Source: poem{}, State: w, Finished: show(p)}
+		a.Executor = &supervisor.Executor{Plan: p, Device: d, Account: a.Account, Source: poem{}, Finished: func(o supervisor.Outcome) error {
+			if step := o.Round.Step + 1; o.Round.Phase == plan.TrainPhase && step%10 == 0 {
+				fmt.Printf("step %d of %d: loss %.3f\n", step, p.Job.Train.Steps, o.Loss(p.Job.Train.Batch*p.Model.Context))
+			}
+			return nil
+		}}
 	default:
 		err = errors.New("no such role")
 	}
@@ -94,17 +95,7 @@ func compose(p *plan.Plan, id plan.ActorID, d device.Device, w *weights) (a acto
 	return a, err
 }
 
-// show prints the loss of every tenth step.
-func show(p *plan.Plan) func(supervisor.Outcome) error {
-	return func(o supervisor.Outcome) error {
-		if step := o.Round.Step + 1; o.Round.Phase == plan.TrainPhase && step%10 == 0 {
-			fmt.Printf("step %d of %d: loss %.3f\n", step, p.Job.Train.Steps, o.Loss(p.Job.Train.Batch*p.Model.Context))
-		}
-		return nil
-	}
-}
-
-// poem is a Source: its windows are a pure function of their numbers.
+// poem is a Source: its windows are a pure function of their numbers. The trainer has no State, so nothing is kept.
 type poem struct{}
 
 const text = "All the world's a stage, and all the men and women merely players; they have their exits and their entrances. "
@@ -116,30 +107,3 @@ func (poem) Window(i int64, window []int32) {
 }
 
 func (p poem) Held(i int, window []int32) { p.Window(int64(i), window) }
-
-// weights is a State that keeps nothing but the hash of the weights.
-type weights struct {
-	plan *plan.Plan
-	hash string
-}
-
-func (w *weights) Restore(plan.ActorID) ([]float32, error) {
-	return nil, errors.New("there is nothing to resume from")
-}
-
-// Keep puts the pieces of the shards together.
-func (w *weights) Keep(_ context.Context, _ int64, states map[plan.ActorID][]float32) error {
-	buckets := w.plan.Model.Buckets()
-	vectors := make([][]float32, len(buckets))
-	for i, b := range buckets {
-		vectors[i] = make([]float32, b.Len)
-	}
-	for id, state := range states {
-		rank, d, _ := id.Rank()
-		for _, part := range w.plan.Parts(rank, d) {
-			state = state[copy(vectors[part.Bucket][part.Range.Lo:part.Range.Hi], state):]
-		}
-	}
-	w.hash = model.Hash(w.plan.Model, func(bucket int) []float32 { return vectors[bucket] })
-	return nil
-}

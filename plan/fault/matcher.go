@@ -60,6 +60,17 @@ func (m *Matcher) Struck() int {
 	return n
 }
 
+// Missed are the faults that have never been due.
+func (m *Matcher) Missed() []Fault {
+	var missed []Fault
+	for i, s := range m.struck {
+		if s == 0 {
+			missed = append(missed, m.faults[i])
+		}
+	}
+	return missed
+}
+
 // count counts a match, and reports whether the fault strikes.
 func (m *Matcher) count(i int) bool {
 	f := &m.faults[i]
