@@ -46,7 +46,8 @@ type Train struct {
 	Optimizer  Optimizer `yaml:"optimizer"`
 	Seed       uint64    `yaml:"seed"`       // default 1
 	Accumulate string    `yaml:"accumulate"` // tree; default tree
-	Threads    int       `yaml:"threads"`    // 0: all cores; default 0
+	// Threads of each process. 0: all cores, or a part of them where several processes are launched on one machine. Default 0.
+	Threads int `yaml:"threads"`
 	// MemoryLimit is bytes for each actor; 0: no limit. Default 0.
 	MemoryLimit int64    `yaml:"memory_limit"`
 	Evaluate    Evaluate `yaml:"evaluate"`

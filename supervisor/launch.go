@@ -30,6 +30,8 @@ type Cluster struct {
 	// Spawn starts, or asks for, node number (from 1), which is to Serve with this address and token. It returns at
 	// once. ended is called when the node is known to have ended, with the reason; it need not be called.
 	Spawn func(ctx context.Context, number int, address, token string, ended func(error)) error
+	// Shared says that all nodes run on this machine: with train.threads 0, each has its part of the cores.
+	Shared bool
 	// Replace says that Spawn is to be asked for another process when one has ended in the middle of the run.
 	Replace bool
 	// Host lets faults strike the processes of nodes; nil if they are not within reach.
@@ -43,6 +45,11 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 	}
 	if s := job.Cluster.Spares; s >= c.Nodes {
 		return nil, fmt.Errorf("launch: cluster.spares is %d of %d nodes; up to %d are legal", s, c.Nodes, c.Nodes-1)
+	}
+	if c.Shared && job.Train.Threads == 0 {
+		own := *job
+		own.Train.Threads = max(1, runtime.GOMAXPROCS(0)/(c.Nodes-job.Cluster.Spares))
+		job = &own
 	}
 	o := newOptions(opts)
 	if o.model != nil || o.device != nil {

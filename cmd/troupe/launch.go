@@ -40,6 +40,7 @@ func launchCommand() *cobra.Command {
 				Nodes:   nodes,
 				Listen:  listen,
 				Spawn:   spawner(external, show, started),
+				Shared:  !external,
 				Replace: !external,
 				Host:    started,
 			}, append(o.options(), supervisor.WithProgress(show.progress))...)
