@@ -30,7 +30,7 @@ type worker struct {
 // delays nobody.
 //
 // Kernels follow each other within microseconds, and whoever goes to sleep in between is woken late. So those who wait
-// look again and again before they sleep: a helper for as long as that has been worth it lately.
+// look again and again before they sleep.
 type pool struct {
 	workers []*worker
 	helpers []*helper // the workers but the owner
@@ -50,9 +50,8 @@ type pool struct {
 // helper is a worker that is not the owner. Whoever turns asleep to false wakes it: itself, or the owner by wake.
 type helper struct {
 	*worker
-	asleep   atomic.Bool
-	wake     chan struct{} // capacity 1
-	patience time.Duration // how long it waits awake
+	asleep atomic.Bool
+	wake   chan struct{} // capacity 1
 }
 
 const (
@@ -62,9 +61,10 @@ const (
 	ownerSleeps = 1 << 33
 	poolClosed  = -1
 
-	// How long a helper waits awake: the gaps within a step are shorter than the most, but for those that messages
-	// make. The owner waits for the last tiles of its helpers, which are about as long.
-	leastPatience, mostPatience = 16 * time.Microsecond, 1024 * time.Microsecond
+	// patience is how long a helper waits awake: the gaps between the kernels of an operation are shorter, and in the
+	// longer ones, which messages make, it would be in the way of those who handle them. The owner waits longer, for
+	// the last tiles of its helpers.
+	patience, ownerPatience = 32 * time.Microsecond, 256 * time.Microsecond
 )
 
 func newPool(threads int) *pool {
@@ -74,7 +74,7 @@ func newPool(threads int) *pool {
 		p.workers = append(p.workers, &worker{id: i})
 	}
 	for _, w := range p.workers[1:] {
-		h := &helper{worker: w, wake: make(chan struct{}, 1), patience: mostPatience}
+		h := &helper{worker: w, wake: make(chan struct{}, 1)}
 		p.helpers = append(p.helpers, h)
 		p.ended.Go(func() { p.live(h) })
 	}
@@ -84,10 +84,7 @@ func newPool(threads int) *pool {
 // live is the life of a helper.
 func (p *pool) live(h *helper) {
 	for seen := int64(0); ; {
-		if awaited(h.patience, runtime.Gosched, func() bool { return p.runs.Load() != seen }) {
-			h.patience = min(2*h.patience, mostPatience)
-		} else {
-			h.patience = max(h.patience/2, leastPatience)
+		if !awaited(patience, runtime.Gosched, func() bool { return p.runs.Load() != seen }) {
 			h.asleep.Store(true)
 			if p.runs.Load() == seen || !h.asleep.CompareAndSwap(true, false) {
 				<-h.wake
@@ -141,7 +138,7 @@ func (p *pool) run(t task, tiles int) {
 	p.runs.Add(1)
 	p.begin(tiles - 1)
 	p.drain(owner)
-	if p.gate.Add(gateClosed) != gateClosed && !awaited(mostPatience, owner.seat.take, func() bool { return p.gate.Load() == gateClosed }) {
+	if p.gate.Add(gateClosed) != gateClosed && !awaited(ownerPatience, owner.seat.take, func() bool { return p.gate.Load() == gateClosed }) {
 		if p.gate.Add(ownerSleeps) != gateClosed+ownerSleeps {
 			<-p.empty
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -14,8 +13,11 @@ import (
 // ErrClosed is what done gets for work that was queued on a closed stream.
 var ErrClosed = errors.New("cpu: the stream is closed")
 
-// Stream runs work on one goroutine that is locked to a thread, and shares the tiles of each
-// kernel with its workers. Its queue grows as needed; whoever queues work bounds it.
+// Stream runs work on one goroutine, and shares the tiles of each kernel with its workers. Its queue grows as
+// needed; whoever queues work bounds it.
+//
+// The goroutine is not locked to a thread: when an operation ends, the same thread goes on with the actor that is told, and then
+// with the operation that it launches, where a locked one would be put to sleep and woken for each.
 type Stream struct {
 	device  *Device
 	name    string
@@ -124,8 +126,6 @@ func (s *Stream) pop() (item, bool) {
 }
 
 func (s *Stream) run() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer close(s.ended)
 	defer s.pool.close()
 	for {
