@@ -12,6 +12,8 @@ const (
 	F32 DType = iota + 1
 	F64
 	I32
+	// BF16 is bfloat16: the upper half of a float32. It is a type to store in; kernels sum in float32.
+	BF16
 )
 
 // Size returns the bytes of one element.
@@ -21,6 +23,8 @@ func (t DType) Size() int {
 		return 4
 	case F64:
 		return 8
+	case BF16:
+		return 2
 	}
 	panic(fmt.Sprintf("device: unknown element type %d", uint8(t)))
 }
@@ -33,6 +37,8 @@ func (t DType) String() string {
 		return "f64"
 	case I32:
 		return "i32"
+	case BF16:
+		return "bf16"
 	}
 	return fmt.Sprintf("DType(%d)", uint8(t))
 }
@@ -92,7 +98,7 @@ func (s Slice) HostBytes() []byte {
 type Device interface {
 	Name() string
 	// Float is the type that the floating-point kernels of this device work in: F32, or F64 for
-	// gradient checks on the CPU.
+	// gradient checks on the CPU. Where it is F32, tensors may be stored as BF16: see Kernels.
 	Float() DType
 	// Alloc returns n elements with undefined contents, charged to account under label.
 	// The error is an *OutOfMemory when the account's limit does not allow it.

@@ -5,37 +5,45 @@ package device
 // another type the comment says so. Outputs are overwritten, and do not overlap inputs, unless the
 // comment says otherwise.
 //
+// On a device that works in F32, a slice may be BF16 where the comment does not say Float, each on its own:
+// its elements are read as the float32 that they are, and results are rounded to the nearest, ties to even, as they are
+// stored. Everything between is float32. What the comment calls Float is never BF16: statistics, losses, the
+// gradients of parameters but those of products, and all that the optimizers touch.
+//
 // Every sum is taken in an order that depends on the shape alone: results are the same bits for
 // any number of threads.
 type Kernels interface {
 	// Fill sets every element; Copy and Add work on slices of equal length and type.
 	Fill(dst Slice, v float64)
 	Copy(dst, src Slice)
+	// Convert is dst[i] = src[i], rounded where dst is of a narrower type; both may be of either type.
+	Convert(dst, src Slice)
 	// Add is dst = a + b, element by element. dst may be a or b.
 	Add(dst, a, b Slice)
 	// Upload and Download move bytes between the host and the device.
 	Upload(dst Slice, src []byte)
 	Download(dst []byte, src Slice)
 
-	// MatMul is C = op(A) op(B), or C += op(A) op(B), with the epilogue of p.
+	// MatMul is C = op(A) op(B), or C += op(A) op(B), with the epilogue of p. A and B are of one type. The
+	// products of BF16 are summed in float32 in an order of their own, and subnormal float32 count as 0 in it.
 	MatMul(c, a, b Slice, p MatMul)
-	// SumRows is dst[j] = sum over i of src[i,j], i ascending; dst is [cols].
+	// SumRows is dst[j] = sum over i of src[i,j], i ascending; dst is [cols], Float.
 	SumRows(dst, src Slice, rows, cols int)
 
 	// LayerNorm normalises each of rows rows of width (Ba et al. 2016), epsilon 1e-5:
-	// y = (x-mean)*rstd*gain + bias. mean and rstd are [rows] and are kept for the backward pass.
+	// y = (x-mean)*rstd*gain + bias. mean and rstd are [rows], Float, and are kept for the backward pass.
 	LayerNorm(y, mean, rstd, x, gain, bias Slice, rows, width int)
 	// LayerNormBackwardInput is dx = residual + the gradient for x. residual may be zero (none), or dx itself.
 	LayerNormBackwardInput(dx, residual, dy, x, gain, mean, rstd Slice, rows, width int)
-	// LayerNormBackwardWeight sums over rows in ascending order.
+	// LayerNormBackwardWeight sums over rows in ascending order. dgain and dbias are Float.
 	LayerNormBackwardWeight(dgain, dbias, dy, x, mean, rstd Slice, rows, width int)
 
 	// RMSNorm scales each of rows rows of width (Zhang and Sennrich 2019), epsilon 1e-5: y = x*rstd*gain with
-	// rstd = 1/sqrt(avg(x^2) + epsilon). rstd is [rows] and is kept for the backward pass.
+	// rstd = 1/sqrt(avg(x^2) + epsilon). rstd is [rows], Float, and is kept for the backward pass.
 	RMSNorm(y, rstd, x, gain Slice, rows, width int)
 	// RMSNormBackwardInput is dx = residual + the gradient for x. residual may be zero (none), or dx itself.
 	RMSNormBackwardInput(dx, residual, dy, x, gain, rstd Slice, rows, width int)
-	// RMSNormBackwardWeight sums over rows in ascending order.
+	// RMSNormBackwardWeight sums over rows in ascending order. dgain is Float.
 	RMSNormBackwardWeight(dgain, dy, x, rstd Slice, rows, width int)
 
 	// GELU is the tanh form (Hendrycks and Gimpel 2016): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
@@ -58,9 +66,9 @@ type Kernels interface {
 
 	// Attention is softmax(q k^T / sqrt(headDim), causal) v. qkv is [batch*tokens, 3*heads*headDim] with q, k
 	// and v side by side in a row, o is [batch*tokens, heads*headDim], lse (log of the sum of
-	// exponentials of each row of scores) is [batch, heads, tokens].
+	// exponentials of each row of scores) is [batch, heads, tokens], Float.
 	Attention(o, lse, qkv Slice, s AttentionShape)
-	// AttentionBackward needs work of AttentionWork elements.
+	// AttentionBackward needs work of AttentionWork elements, Float.
 	AttentionBackward(dqkv, do, o, lse, qkv, work Slice, s AttentionShape)
 	// AttentionWork is the elements of workspace that AttentionBackward needs.
 	AttentionWork(s AttentionShape) int
@@ -68,11 +76,12 @@ type Kernels interface {
 	// Embed is y[i] = table[tokens[i]] + positions[i mod context]; tokens is I32 [rows*context],
 	// table is [vocab, width], positions is [context or more, width], or zero (none).
 	Embed(y, tokens, table, positions Slice, rows, context, width int)
-	// EmbedBackward overwrites both gradients; contributions are added with i ascending.
+	// EmbedBackward overwrites both gradients, which are Float; contributions are added with i ascending.
 	// Positions of context and beyond get 0. dpositions may be zero (none).
 	EmbedBackward(dtable, dpositions, dy, tokens Slice, rows, context, width int)
 
-	// CrossEntropy is loss[i] = lse[i] - logits[i, targets[i]]; logits is [tokens, vocab], targets is I32.
+	// CrossEntropy is loss[i] = lse[i] - logits[i, targets[i]]; logits is [tokens, vocab], targets is I32;
+	// loss and lse are Float.
 	CrossEntropy(loss, lse, logits, targets Slice, tokens, vocab int)
 	// CrossEntropyBackward is dlogits = (softmax(logits) - onehot(targets)) * scale.
 	CrossEntropyBackward(dlogits, logits, lse, targets Slice, tokens, vocab int, scale float64)
@@ -81,16 +90,17 @@ type Kernels interface {
 	// P == 0 it is y = residual + x.
 	Dropout(y, residual, x Slice, d Dropout)
 
-	// Sum is dst[0] = the sum of src in ascending order, in float64; dst is F64 [1].
+	// Sum is dst[0] = the sum of src in ascending order, in float64; src is Float or F64, dst is F64 [1].
 	Sum(dst, src Slice)
 	// SumSquares is dst[j] = sum of squares of the j-th block of src, in float64, ascending;
-	// the last block may be short. dst is F64 [ceil(len/block)].
+	// the last block may be short. src is Float, dst is F64 [ceil(len/block)].
 	SumSquares(dst, src Slice, block int)
 
 	// AdamW is one step of Loshchilov and Hutter 2019 (Algorithm 2), gradient first multiplied by
-	// h.GradScale. next, m2, v2 receive the new weights and moments and may be w, m, v.
+	// h.GradScale. All are Float. next, m2, v2 receive the new weights and moments and may be w, m, v.
 	AdamW(next, m2, v2, w, m, v, grad Slice, h AdamW)
 	// SGD is momentum SGD with decoupled weight decay: m2 = momentum*m + g; next = w - lr*(m2 + decay*w).
+	// All are Float.
 	SGD(next, m2, w, m, grad Slice, h SGD)
 }
 

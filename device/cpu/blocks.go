@@ -83,13 +83,13 @@ func (t *head) mix(columns, ri, k int, a *float32, lda int, b []float32, ldb int
 }
 
 type attentionBlocksTask struct {
-	head
-	*heads[float32]
+	*stored[float32]
+	blocks           head
 	perHead, rowsPer int
 }
 
-func (t *attentionBlocksTask) run(p *pool, k *blockedTask, h *heads[float32]) {
-	*t = attentionBlocksTask{head: head{s: h.s, table: k.table, ops: k.ops}, heads: h}
+func (t *attentionBlocksTask) run(p *pool, k *blockedTask, h *stored[float32]) {
+	*t = attentionBlocksTask{stored: h, blocks: head{table: k.table, ops: k.ops}}
 	// A tile is a head, or part of its rows where there are too few heads to go round.
 	parts := 1
 	if all := h.s.Batch * h.s.Heads; len(p.workers) > 1 && all < 4*len(p.workers) {
@@ -101,49 +101,58 @@ func (t *attentionBlocksTask) run(p *pool, k *blockedTask, h *heads[float32]) {
 }
 
 func (t *attentionBlocksTask) tile(n int, w *worker) {
-	s, d := t.heads.s, t.heads.s.HeadDim
-	me := t.head
-	me.b, me.h = n/t.perHead/s.Heads, n/t.perHead%s.Heads
-	lo, hi := span(n%t.perHead, s.Tokens, t.rowsPer)
+	lo, hi := span(n%t.perHead, t.s.Tokens, t.rowsPer)
+	own := forwardKeys*(t.s.HeadDim+t.blocks.table.rows[0]) + 2*t.rowsPer
+	memory := scratch[float32](w, own+t.gathers(hi))
+	all, b, h := t.stored.head(n/t.perHead, hi, memory[own:])
+	me := t.blocks
+	me.s, me.b, me.h = all.s, b, h
+	me.rows(&all, memory[:own], lo, hi)
+	t.scatter(n/t.perHead, &all, lo, hi)
+}
+
+// rows makes rows [lo, hi) of o.
+func (t *head) rows(all *heads[float32], memory []float32, lo, hi int) {
+	s, d := t.s, t.s.HeadDim
 	rows := t.table.rows[0]
-	memory := scratch[float32](w, forwardKeys*(d+rows)+2*t.rowsPer)
 	keys, scores := memory[:forwardKeys*d], memory[forwardKeys*d:][:forwardKeys*rows]
-	tops, sums := memory[forwardKeys*(d+rows):][:t.rowsPer], memory[forwardKeys*(d+rows)+t.rowsPer:]
+	stats := memory[forwardKeys*(d+rows):]
+	tops, sums := stats[:len(stats)/2], stats[len(stats)/2:]
 	scale := 1 / sqrt(float32(d))
 	for klo := 0; klo < hi; klo += forwardKeys {
 		khi := min(klo+forwardKeys, hi)
 		p := panelsOf(khi-klo, t.table.widths)
-		me.packT(keys, t.qkv, 1, klo, khi, p)
+		t.packT(keys, all.qkv, 1, klo, khi, p)
 		r := max(lo, klo)
 		for ri, rows := range t.table.rows {
 			for ; r+rows <= hi; r += rows {
 				n := min(khi, r+rows) - klo
-				me.scores(ri, scores, forwardKeys, &t.q(me.b, me.h, r)[0], 3*me.width(), keys, p, n)
+				t.scores(ri, scores, forwardKeys, &all.q(t.b, t.h, r)[0], 3*t.width(), keys, p, n)
 				for i := range rows {
-					t.softmax(&me, scores[i*forwardKeys:], r+i, klo, khi, n, &tops[r+i-lo], &sums[r+i-lo], scale)
+					t.softmax(all.o, scores[i*forwardKeys:], r+i, klo, khi, n, &tops[r+i-lo], &sums[r+i-lo], scale)
 				}
 				add := min(klo, 1)
-				me.mix(0, ri, n, &scores[0], forwardKeys, t.qkv[offset(s, 2, me.b, me.h, klo):], 3*me.width(),
-					t.o[(me.b*s.Tokens+r)*me.width()+me.h*d:], me.width(), add)
+				t.mix(0, ri, n, &scores[0], forwardKeys, all.qkv[offset(s, 2, t.b, t.h, klo):], 3*t.width(),
+					all.o[(t.b*s.Tokens+r)*t.width()+t.h*d:], t.width(), add)
 			}
 		}
 	}
 	for i := lo; i < hi; i++ {
-		t.ops.scale(&outRow(t.o, s, me.b, me.h, i)[0], d, 1/sums[i-lo])
-		t.lse[(me.b*s.Heads+me.h)*s.Tokens+i] = tops[i-lo] + float32(math.Log(float64(sums[i-lo])))
+		t.ops.scale(&outRow(all.o, s, t.b, t.h, i)[0], d, 1/sums[i-lo])
+		all.lse[all.stat(t.b, t.h, i)] = tops[i-lo] + float32(math.Log(float64(sums[i-lo])))
 	}
 }
 
 // softmax turns row i's scores of the keys from klo on into exp(score - maximum so far), 0 after
-// the diagonal up to n, and scales what the row has summed up when the maximum moves.
-func (t *attentionBlocksTask) softmax(h *head, scores []float32, i, klo, khi, n int, top, sum *float32, scale float32) {
+// the diagonal up to n, and scales what the row has summed up in o when the maximum moves.
+func (t *head) softmax(o, scores []float32, i, klo, khi, n int, top, sum *float32, scale float32) {
 	have := min(khi, i+1) - klo
 	m := t.ops.largest(&scores[0], have) * scale
 	if klo > 0 {
 		if m > *top {
 			shrink := exp(*top - m)
 			*sum *= shrink
-			t.ops.scale(&outRow(t.o, h.s, h.b, h.h, i)[0], h.s.HeadDim, shrink)
+			t.ops.scale(&outRow(o, t.s, t.b, t.h, i)[0], t.s.HeadDim, shrink)
 		} else {
 			m = *top
 		}
@@ -161,44 +170,59 @@ func offset(s device.AttentionShape, which, b, h, i int) int {
 }
 
 type attentionBlocksBackTask struct {
-	head
-	*attentionBackTask[float32]
+	*storedBack[float32]
+	blocks head
 }
 
-func (t *attentionBlocksBackTask) run(p *pool, k *blockedTask, back *attentionBackTask[float32]) {
-	*t = attentionBlocksBackTask{head{s: back.s, table: k.table, ops: k.ops}, back}
+func (t *attentionBlocksBackTask) run(p *pool, k *blockedTask, back *storedBack[float32]) {
+	*t = attentionBlocksBackTask{back, head{table: k.table, ops: k.ops}}
 	p.run(t, back.s.Batch*back.s.Heads)
 }
 
-// tile is one head of one sequence: for each block of keys, the blocks of queries at and after it.
-// dk and dv of a block are summed over queries, dq over blocks of keys, in ascending order.
 func (t *attentionBlocksBackTask) tile(n int, w *worker) {
-	s, d := t.heads.s, t.heads.s.HeadDim
-	me := t.head
-	me.b, me.h = n/s.Heads, n%s.Heads
+	const own = 2 * backwardBlock
+	d := t.s.HeadDim
+	memory := scratch[float32](w, own*(d+backwardBlock)+t.gathersBack())
+	all, b, h := t.back(n, memory[own*(d+backwardBlock):])
+	me := headBack{t.blocks, &all}
+	me.head.s, me.b, me.h = all.s, b, h
+	me.tile(memory[:own*(d+backwardBlock)])
+	t.scatterBack(n, &all)
+}
+
+// headBack is one head of one sequence with its gradients.
+type headBack struct {
+	head
+	*headsBack[float32]
+}
+
+// tile takes, for each block of keys, the blocks of queries at and after it.
+// dk and dv of a block are summed over queries, dq over blocks of keys, in ascending order.
+func (t *headBack) tile(memory []float32) {
+	s, d := t.head.s, t.head.s.HeadDim
 	const block = backwardBlock
-	memory := scratch[float32](w, 2*block*(d+block))
 	keysT, valuesT := memory[:block*d], memory[block*d:2*block*d]
 	p, ds := memory[2*block*d:][:block*block], memory[2*block*d+block*block:][:block*block]
-	delta := t.work[n*s.Tokens : (n+1)*s.Tokens]
+	delta := t.work[t.stat(t.b, t.h, 0):][:s.Tokens]
 	for i := range delta {
-		delta[i] = t.ops.dot(&outRow(t.do, s, me.b, me.h, i)[0], &outRow(t.o, s, me.b, me.h, i)[0], d)
+		delta[i] = t.ops.dot(&outRow(t.do, s, t.b, t.h, i)[0], &outRow(t.o, s, t.b, t.h, i)[0], d)
 	}
 	for klo := 0; klo < s.Tokens; klo += block {
 		khi := min(klo+block, s.Tokens)
 		cut := panelsOf(khi-klo, t.table.widths)
-		me.packT(keysT, t.qkv, 1, klo, khi, cut)
-		me.packT(valuesT, t.qkv, 2, klo, khi, cut)
+		t.packT(keysT, t.qkv, 1, klo, khi, cut)
+		t.packT(valuesT, t.qkv, 2, klo, khi, cut)
 		for lo := klo; lo < s.Tokens; lo += block {
 			hi := min(lo+block, s.Tokens)
-			t.queries(&me, n, p, ds, keysT, valuesT, cut, klo, khi, lo, hi)
-			t.keys(&me, p, ds, klo, khi, lo, hi)
+			t.queries(p, ds, keysT, valuesT, cut, klo, khi, lo, hi)
+			t.keys(p, ds, klo, khi, lo, hi)
 		}
 	}
 }
 
 // queries makes p and ds of queries [lo, hi) and keys [klo, khi), and adds ds k to dq.
-func (t *attentionBlocksBackTask) queries(h *head, n int, p, ds, keysT, valuesT []float32, cut panels, klo, khi, lo, hi int) {
+func (t *headBack) queries(p, ds, keysT, valuesT []float32, cut panels, klo, khi, lo, hi int) {
+	h := &t.head
 	s, d, width := h.s, h.s.HeadDim, h.width()
 	const block = backwardBlock
 	scale := 1 / sqrt(float32(d))
@@ -212,7 +236,7 @@ func (t *attentionBlocksBackTask) queries(h *head, n int, p, ds, keysT, valuesT 
 			for i := range rows {
 				m := min(khi, r+i+1) - klo
 				at := i * block
-				t.ops.softmaxBackward(&pr[at], &dr[at], m, scale, t.lse[n*s.Tokens+r+i], t.work[n*s.Tokens+r+i])
+				t.ops.softmaxBackward(&pr[at], &dr[at], m, scale, t.lse[t.stat(h.b, h.h, r+i)], t.work[t.stat(h.b, h.h, r+i)])
 				// Products read up to the widest kernel beyond the diagonal.
 				end := min(block, m+8)
 				clear(pr[at+m : at+end])
@@ -224,7 +248,8 @@ func (t *attentionBlocksBackTask) queries(h *head, n int, p, ds, keysT, valuesT 
 }
 
 // keys adds p^T do to dv and ds^T q to dk.
-func (t *attentionBlocksBackTask) keys(h *head, p, ds []float32, klo, khi, lo, hi int) {
+func (t *headBack) keys(p, ds []float32, klo, khi, lo, hi int) {
+	h := &t.head
 	s, d, width := h.s, h.s.HeadDim, h.width()
 	const block = backwardBlock
 	add := 0

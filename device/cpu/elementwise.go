@@ -8,25 +8,12 @@ import (
 	"github.com/troupe-train/troupe/device/random"
 )
 
-type fillTask[T Float] struct {
-	dst []T
-	v   T
+type fillTask[E float32 | float64 | int32 | BFloat16] struct {
+	dst []E
+	v   E
 }
 
-func (t *fillTask[T]) tile(i int, _ *worker) {
-	lo, hi := span(i, len(t.dst), tileElements)
-	dst := t.dst[lo:hi]
-	for j := range dst {
-		dst[j] = t.v
-	}
-}
-
-type fillIntTask struct {
-	dst []int32
-	v   int32
-}
-
-func (t *fillIntTask) tile(i int, _ *worker) {
+func (t *fillTask[E]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.dst), tileElements)
 	dst := t.dst[lo:hi]
 	for j := range dst {
@@ -37,8 +24,11 @@ func (t *fillIntTask) tile(i int, _ *worker) {
 func (k *kernels[T]) Fill(dst device.Slice, v float64) {
 	switch {
 	case dst.Type == device.I32:
-		k.fillInt = fillIntTask{Int32s(dst), int32(v)}
+		k.fillInt = fillTask[int32]{Int32s(dst), int32(v)}
 		k.pool.run(&k.fillInt, tilesOf(dst.Len, tileElements))
+	case dst.Type == device.BF16 && k.t == device.F32:
+		k.fillHalf = fillTask[BFloat16]{BFloat16s(dst), Round(float32(v))}
+		k.pool.run(&k.fillHalf, tilesOf(dst.Len, tileElements))
 	case dst.Type != k.t && dst.Type == device.F64:
 		// A few sums are float64 on a float32 device; they are short.
 		d := Float64s(dst)
@@ -88,14 +78,44 @@ func (k *kernels[T]) Download(dst []byte, src device.Slice) {
 	k.copyOf(dst, src.HostBytes())
 }
 
-type addTask[T Float] struct {
-	ops       *rowOps[T]
-	dst, a, b []T
+type convertTask[T Float] struct {
+	ops      *rowOps[T]
+	dst, src operand[T]
 }
 
-func (t *addTask[T]) tile(i int, _ *worker) {
-	lo, hi := span(i, len(t.dst), tileElements)
-	t.ops.add(first(t.dst[lo:hi]), first(t.a[lo:hi]), first(t.b[lo:hi]), hi-lo)
+func (t *convertTask[T]) tile(i int, _ *worker) {
+	lo, hi := span(i, t.dst.len(), tileElements)
+	if t.src.narrow != nil {
+		t.ops.read(t.dst.wide[lo:hi], t.src.narrow[lo:hi])
+	} else {
+		t.ops.write(t.dst.narrow[lo:hi], t.src.wide[lo:hi])
+	}
+}
+
+func (k *kernels[T]) Convert(dst, src device.Slice) {
+	k.convert = convertTask[T]{k.ops, k.tensor(dst), k.of("Convert", "src", src, dst.Len)}
+	if dst.Type == src.Type {
+		k.Copy(dst, src)
+		return
+	}
+	k.pool.run(&k.convert, tilesOf(dst.Len, tileElements))
+}
+
+type addTask[T Float] struct {
+	ops       *rowOps[T]
+	dst, a, b operand[T]
+}
+
+func (t *addTask[T]) tile(i int, w *worker) {
+	lo, hi := span(i, t.dst.len(), tileElements)
+	n := piece(hi-lo, &t.dst, &t.a, &t.b)
+	s := bandsOf(w, t.ops, 3, n, &t.dst, &t.a, &t.b)
+	for ; lo < hi; lo += n {
+		end := min(lo+n, hi)
+		d := t.dst.room(&s, 0, lo, end)
+		t.ops.add(first(d), first(t.a.read(&s, 1, lo, end)), first(t.b.read(&s, 2, lo, end)), end-lo)
+		t.dst.put(t.ops, d, lo)
+	}
 }
 
 func (k *kernels[T]) Add(dst, a, b device.Slice) {
@@ -107,7 +127,7 @@ func (k *kernels[T]) Add(dst, a, b device.Slice) {
 		}
 		return
 	}
-	k.add = addTask[T]{k.ops, view[T](dst, k.t), k.in("Add", "a", a, dst.Len), k.in("Add", "b", b, dst.Len)}
+	k.add = addTask[T]{k.ops, k.tensor(dst), k.of("Add", "a", a, dst.Len), k.of("Add", "b", b, dst.Len)}
 	k.pool.run(&k.add, tilesOf(dst.Len, tileElements))
 }
 
@@ -116,68 +136,93 @@ const geluElements = tileElements / 4
 
 type geluTask[T Float] struct {
 	ops  *rowOps[T]
-	y, x []T
+	y, x operand[T]
 }
 
-func (t *geluTask[T]) tile(i int, _ *worker) {
-	lo, hi := span(i, len(t.y), geluElements)
-	t.ops.gelu(first(t.y[lo:hi]), first(t.x[lo:hi]), hi-lo)
+func (t *geluTask[T]) tile(i int, w *worker) {
+	lo, hi := span(i, t.y.len(), geluElements)
+	n := piece(hi-lo, &t.y, &t.x)
+	s := bandsOf(w, t.ops, 2, n, &t.y, &t.x)
+	for ; lo < hi; lo += n {
+		end := min(lo+n, hi)
+		y := t.y.room(&s, 0, lo, end)
+		t.ops.gelu(first(y), first(t.x.read(&s, 1, lo, end)), end-lo)
+		t.y.put(t.ops, y, lo)
+	}
 }
 
 func (k *kernels[T]) GELU(y, x device.Slice) {
-	k.gelu = geluTask[T]{k.ops, view[T](y, k.t), k.in("GELU", "x", x, y.Len)}
+	k.gelu = geluTask[T]{k.ops, k.tensor(y), k.of("GELU", "x", x, y.Len)}
 	k.pool.run(&k.gelu, tilesOf(y.Len, geluElements))
 }
 
 type geluBackwardTask[T Float] struct {
 	ops       *rowOps[T]
-	dx, dy, x []T
+	dx, dy, x operand[T]
 }
 
-func (t *geluBackwardTask[T]) tile(i int, _ *worker) {
-	lo, hi := span(i, len(t.dx), geluElements)
-	t.ops.geluBackward(first(t.dx[lo:hi]), first(t.dy[lo:hi]), first(t.x[lo:hi]), hi-lo)
+func (t *geluBackwardTask[T]) tile(i int, w *worker) {
+	lo, hi := span(i, t.dx.len(), geluElements)
+	n := piece(hi-lo, &t.dx, &t.dy, &t.x)
+	s := bandsOf(w, t.ops, 3, n, &t.dx, &t.dy, &t.x)
+	for ; lo < hi; lo += n {
+		end := min(lo+n, hi)
+		dx := t.dx.room(&s, 0, lo, end)
+		t.ops.geluBackward(first(dx), first(t.dy.read(&s, 1, lo, end)), first(t.x.read(&s, 2, lo, end)), end-lo)
+		t.dx.put(t.ops, dx, lo)
+	}
 }
 
 func (k *kernels[T]) GELUBackward(dx, dy, x device.Slice) {
-	k.geluBackward = geluBackwardTask[T]{k.ops, view[T](dx, k.t),
-		k.in("GELUBackward", "dy", dy, dx.Len), k.in("GELUBackward", "x", x, dx.Len)}
+	k.geluBackward = geluBackwardTask[T]{k.ops, k.tensor(dx), k.of("GELUBackward", "dy", dy, dx.Len), k.of("GELUBackward", "x", x, dx.Len)}
 	k.pool.run(&k.geluBackward, tilesOf(dx.Len, geluElements))
 }
 
 type dropoutTask[T Float] struct {
 	ops            *rowOps[T]
-	y, residual, x []T
+	y, residual, x operand[T]
 	d              device.Dropout
 	below          uint64 // a 32-bit word under this drops the element
 	scale          T
 }
 
+// masking is a range of the elements of one sample. residual is empty where there is none.
+type masking[T Float] struct {
+	y, residual, x []T
+}
+
 // tile draws block e/4 of (Key, sample) for elements e = 4b..4b+3 of a sample.
 func (t *dropoutTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, len(t.y), tileElements)
+	lo, hi := span(i, t.y.len(), tileElements)
+	most := piece(hi-lo, &t.y, &t.residual, &t.x)
+	s := bandsOf(w, t.ops, 3, most, &t.y, &t.residual, &t.x)
 	for lo < hi {
 		sample, e := t.d.Sample+uint64(lo/t.d.PerSample), lo%t.d.PerSample
-		n := min(t.d.PerSample-e, hi-lo)
-		done := t.sixtyFours(w, sample, e, lo, n)
-		t.few(sample, e+done, lo+done, n-done)
+		n := min(most, t.d.PerSample-e, hi-lo)
+		m := masking[T]{y: t.y.room(&s, 0, lo, lo+n), x: t.x.read(&s, 1, lo, lo+n)}
+		if !t.residual.none() {
+			m.residual = t.residual.read(&s, 2, lo, lo+n)
+		}
+		done := t.sixtyFours(w, m, sample, e, n)
+		t.few(m, sample, e+done, done)
+		t.y.put(t.ops, m.y, lo)
 		lo += n
 	}
 }
 
-// few does n elements, from element e of the sample and element j of x on.
-func (t *dropoutTask[T]) few(sample uint64, e, j, n int) {
-	for end := j + n; j < end; {
+// few does the elements from j on, of which j is element e of the sample.
+func (t *dropoutTask[T]) few(m masking[T], sample uint64, e, j int) {
+	for end := len(m.y); j < end; {
 		bits := random.Block(t.d.Key, sample, uint64(e/4))
 		for k := min(4-e%4, end-j); k > 0; k-- {
 			var v T
 			if uint64(bits[e%4]) >= t.below {
-				v = T(t.x[j] * t.scale)
+				v = T(m.x[j] * t.scale)
 			}
-			if t.residual != nil {
-				v += t.residual[j]
+			if m.residual != nil {
+				v += m.residual[j]
 			}
-			t.y[j] = v
+			m.y[j] = v
 			j++
 			e++
 		}
@@ -187,7 +232,7 @@ func (t *dropoutTask[T]) few(sample uint64, e, j, n int) {
 // sixtyFours does as many times sixty-four elements as there are, where the device has a kernel for
 // it, and returns how many elements are done. Its parameters are the keys of ten rounds, the number of
 // the first block, the sample, the bound and the scale, in words of 32 bits.
-func (t *dropoutTask[T]) sixtyFours(w *worker, sample uint64, e, j, n int) int {
+func (t *dropoutTask[T]) sixtyFours(w *worker, m masking[T], sample uint64, e, n int) int {
 	groups := n / 64
 	if t.ops.dropout == nil || groups == 0 || e%4 != 0 || (e+n)/4 >= math.MaxUint32-16 || t.below > math.MaxUint32 {
 		return 0
@@ -197,10 +242,10 @@ func (t *dropoutTask[T]) sixtyFours(w *worker, sample uint64, e, j, n int) int {
 	copy(p[:], keys[:])
 	p[20], p[21], p[22], p[23] = uint32(e/4), 0, uint32(sample), uint32(sample>>32)
 	p[24], p[25] = uint32(t.below), math.Float32bits(float32(t.scale))
-	if t.residual == nil {
-		t.ops.dropout(&t.y[j], &t.x[j], &p[0], groups)
+	if m.residual == nil {
+		t.ops.dropout(&m.y[0], &m.x[0], &p[0], groups)
 	} else {
-		t.ops.dropoutAdd(&t.y[j], &t.x[j], &t.residual[j], &p[0], groups)
+		t.ops.dropoutAdd(&m.y[0], &m.x[0], &m.residual[0], &p[0], groups)
 	}
 	return 64 * groups
 }
@@ -212,14 +257,14 @@ func (k *kernels[T]) Dropout(y, residual, x device.Slice, d device.Dropout) {
 	if d.P == 0 {
 		if residual.IsZero() {
 			if y != x {
-				k.Copy(y, x)
+				k.Convert(y, x)
 			}
 			return
 		}
 		k.Add(y, residual, x)
 		return
 	}
-	k.dropout = dropoutTask[T]{k.ops, view[T](y, k.t), k.optional("Dropout", "residual", residual, y.Len), k.in("Dropout", "x", x, y.Len),
+	k.dropout = dropoutTask[T]{k.ops, k.tensor(y), k.ofOptional("Dropout", "residual", residual, y.Len), k.of("Dropout", "x", x, y.Len),
 		d, uint64(math.Round(d.P * (1 << 32))), T(1 / (1 - d.P))}
 	k.pool.run(&k.dropout, tilesOf(y.Len, tileElements))
 }

@@ -50,7 +50,7 @@ func TestRMSNorm(t *testing.T) {
 			rows, width := rapid.IntRange(0, 30).Draw(t, "rows"), small(t, "width")
 			n := rows * width
 			x, gain, dy := r.random(n), r.random(width), r.random(n)
-			y, rstd := r.alloc(n), r.alloc(rows)
+			y, rstd := r.alloc(n), r.stat(rows)
 			r.do(func(k device.Kernels) { k.RMSNorm(y, rstd, x, gain, rows, width) })
 			wy, ws := refRMSNorm(values(x), values(gain), rows, width)
 			size := 1.0
@@ -60,7 +60,7 @@ func TestRMSNorm(t *testing.T) {
 			r.nearSize(t, "y", y, wy, width, size)
 			r.nearSize(t, "rstd", rstd, ws, width, size)
 
-			dx, residual, dgain := r.alloc(n), r.random(n), r.alloc(width)
+			dx, residual, dgain := r.alloc(n), r.random(n), r.stat(width)
 			wx, wg := refRMSNormBackward(values(dy), values(x), values(gain), values(rstd), rows, width)
 			r.do(func(k device.Kernels) {
 				k.RMSNormBackwardInput(dx, device.Slice{}, dy, x, gain, rstd, rows, width)
@@ -134,8 +134,12 @@ func TestRoPE(t *testing.T) {
 			// An angle of many turns is rounded like a number of its size.
 			size := float64(4 + s.Tokens)
 			r.nearSize(t, "y", y, want, 2, size)
-			// A rotation turned back is where it came from.
-			r.nearSize(t, "back", back, vx, 4, 4)
+			// A rotation turned back is where it came from, but for what was rounded between.
+			turned := 4.0
+			if r.store == device.BF16 {
+				turned = 4 << 14
+			}
+			r.nearSize(t, "back", back, vx, 4, turned)
 			r.do(func(k device.Kernels) { k.RoPE(x, x, s) })
 			r.nearSize(t, "in place", x, want, 2, size)
 		})
@@ -153,7 +157,7 @@ func TestEmbedWithoutPositions(t *testing.T) {
 	floats(t, func(t *testing.T, r *rig) {
 		const rows, context, width, vocab = 2, 3, 5, 4
 		table, tokens, none := r.random(vocab*width), r.ints([]int32{3, 0, 3, 1, 3, 0}), device.Slice{}
-		y, with, dtable, dwith, dpositions := r.alloc(30), r.alloc(30), r.alloc(20), r.alloc(20), r.alloc(15)
+		y, with, dtable, dwith, dpositions := r.alloc(30), r.alloc(30), r.stat(20), r.stat(20), r.stat(15)
 		r.do(func(k device.Kernels) {
 			k.Embed(y, tokens, table, none, rows, context, width)
 			k.Embed(with, tokens, table, r.of(make([]float64, context*width)), rows, context, width)

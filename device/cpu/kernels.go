@@ -19,8 +19,10 @@ type kernels[T Float] struct {
 	attentionBlocksBack attentionBlocksBackTask
 
 	fill           fillTask[T]
-	fillInt        fillIntTask
+	fillInt        fillTask[int32]
+	fillHalf       fillTask[BFloat16]
 	copy           copyTask
+	convert        convertTask[T]
 	add            addTask[T]
 	gelu           geluTask[T]
 	geluBackward   geluBackwardTask[T]

@@ -11,10 +11,11 @@ import (
 	"github.com/troupe-train/troupe/device"
 )
 
-// floats runs a test for both element types, float32 at every level of this processor.
+// floats runs a test for all types of tensors, float32 and bfloat16 at every level of this processor.
 func floats(t *testing.T, f func(t *testing.T, r *rig)) {
 	for _, level := range Levels() {
 		t.Run("f32/"+level.String(), func(t *testing.T) { f(t, newRigAt(t, device.F32, level, 2)) })
+		t.Run("bf16/"+level.String(), func(t *testing.T) { f(t, newRigAt(t, device.BF16, level, 2)) })
 	}
 	t.Run("f64", func(t *testing.T) { f(t, newRig(t, device.F64, 2)) })
 }
@@ -38,6 +39,9 @@ func (r *rig) nearSize(t failer, what string, got device.Slice, want []float64, 
 	}
 	for i := range g {
 		bound := 8 * unit * math.Sqrt(float64(terms+4)) * math.Max(size, math.Abs(want[i]))
+		if got.Type == device.BF16 { // rounded once more
+			bound += 0x1p-8 * math.Abs(want[i])
+		}
 		if math.IsNaN(want[i]) != math.IsNaN(g[i]) || g[i] != want[i] && !math.IsNaN(g[i]) && !(math.Abs(g[i]-want[i]) <= bound) {
 			t.Fatalf("%s[%d] = %v, want %v within %.2g", what, i, g[i], want[i], bound)
 		}
@@ -97,9 +101,12 @@ func TestGELUOverItsRange(t *testing.T) {
 	floats(t, func(t *testing.T, r *rig) {
 		var x, y, slope []float64
 		for v := -20.0; v <= 20; v += 1.0 / 64 {
-			x, y, slope = append(x, v), append(y, refGELU(v)), append(slope, refGELUSlope(v))
+			x = append(x, v)
 		}
 		in, out, one := r.of(x), r.alloc(len(x)), r.alloc(len(x))
+		for _, v := range values(in) {
+			y, slope = append(y, refGELU(v)), append(slope, refGELUSlope(v))
+		}
 		r.do(func(k device.Kernels) { k.GELU(out, in) })
 		r.near(t, "GELU", out, y, 1)
 		r.do(func(k device.Kernels) { k.Fill(one, 1); k.GELUBackward(out, one, in) })
@@ -164,7 +171,7 @@ func TestLayerNorm(t *testing.T) {
 			rows, width := rapid.IntRange(0, 30).Draw(t, "rows"), small(t, "width")
 			n := rows * width
 			x, gain, bias, dy := r.random(n), r.random(width), r.random(width), r.random(n)
-			y, mean, rstd := r.alloc(n), r.alloc(rows), r.alloc(rows)
+			y, mean, rstd := r.alloc(n), r.stat(rows), r.stat(rows)
 			r.do(func(k device.Kernels) { k.LayerNorm(y, mean, rstd, x, gain, bias, rows, width) })
 			wy, wm, ws := refNorm(values(x), values(gain), values(bias), rows, width)
 			// A row of nearly equal elements has a large rstd, which enlarges the rounding of x.
@@ -176,7 +183,7 @@ func TestLayerNorm(t *testing.T) {
 			r.near(t, "mean", mean, wm, width)
 			r.nearSize(t, "rstd", rstd, ws, width, size*size*size)
 
-			dx, residual, dgain, dbias := r.alloc(n), r.random(n), r.alloc(width), r.alloc(width)
+			dx, residual, dgain, dbias := r.alloc(n), r.random(n), r.stat(width), r.stat(width)
 			wx, wg, wb := refNormBackward(values(dy), values(x), values(gain), values(mean), values(rstd), rows, width)
 			r.do(func(k device.Kernels) {
 				k.LayerNormBackwardInput(dx, device.Slice{}, dy, x, gain, mean, rstd, rows, width)
@@ -204,7 +211,7 @@ func TestEmbed(t *testing.T) {
 			n := rows * context
 			ids := rapid.SliceOfN(rapid.Int32Range(0, int32(vocab-1)), n, n).Draw(t, "tokens")
 			table, positions, y, dy := r.random(vocab*width), r.random(held*width), r.alloc(n*width), r.random(n*width)
-			tokens, dtable, dpositions := r.ints(ids), r.alloc(vocab*width), r.alloc(held*width)
+			tokens, dtable, dpositions := r.ints(ids), r.stat(vocab*width), r.stat(held*width)
 			r.do(func(k device.Kernels) {
 				k.Embed(y, tokens, table, positions, rows, context, width)
 				k.EmbedBackward(dtable, dpositions, dy, tokens, rows, context, width)
@@ -232,7 +239,7 @@ func TestCrossEntropy(t *testing.T) {
 			ids := rapid.SliceOfN(rapid.Int32Range(0, int32(vocab-1)), tokens, tokens).Draw(t, "targets")
 			scale := rapid.SampledFrom([]float64{1, 1.0 / 64, 3}).Draw(t, "scale")
 			logits, targets := r.random(tokens*vocab), r.ints(ids)
-			loss, lse, d := r.alloc(tokens), r.alloc(tokens), r.alloc(tokens*vocab)
+			loss, lse, d := r.stat(tokens), r.stat(tokens), r.alloc(tokens*vocab)
 			r.do(func(k device.Kernels) {
 				k.CrossEntropy(loss, lse, logits, targets, tokens, vocab)
 				k.CrossEntropyBackward(d, logits, lse, targets, tokens, vocab, scale)
@@ -255,7 +262,7 @@ func TestSums(t *testing.T) {
 	floats(t, func(t *testing.T, r *rig) {
 		rapid.Check(t, func(t *rapid.T) {
 			rows, cols := rapid.IntRange(0, 40).Draw(t, "rows"), rapid.IntRange(1, 200).Draw(t, "cols")
-			src, dst := r.random(rows*cols), r.alloc(cols)
+			src, dst := r.random(rows*cols), r.stat(cols)
 			r.do(func(k device.Kernels) { k.SumRows(dst, src, rows, cols) })
 			want := make([]float64, cols)
 			for i, v := range values(src) {
@@ -264,7 +271,7 @@ func TestSums(t *testing.T) {
 			r.nearSize(t, "SumRows", dst, want, rows, 4)
 
 			// Sum and SumSquares are exactly the ascending sum in float64.
-			x := r.random(length(t, "n"))
+			x := r.randomStat(length(t, "n"))
 			block := rapid.IntRange(1, 3000).Draw(t, "block")
 			sum, squares := r.allocOf(device.F64, 1), r.allocOf(device.F64, (x.Len+block-1)/block)
 			r.do(func(k device.Kernels) { k.Sum(sum, x); k.SumSquares(squares, x, block) })
@@ -290,13 +297,13 @@ func TestOptimizers(t *testing.T) {
 			n := length(t, "n")
 			h := device.AdamW{LR: 0.01, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Decay: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "decay"),
 				Step: rapid.IntRange(1, 1000).Draw(t, "step"), GradScale: rapid.SampledFrom([]float64{1, 0.125}).Draw(t, "scale")}
-			w, m, v, g := r.random(n), r.random(n), r.random(n), r.random(n)
+			w, m, v, g := r.randomStat(n), r.randomStat(n), r.randomStat(n), r.randomStat(n)
 			vv := values(v)
 			for i := range vv {
 				vv[i] *= vv[i]
 			}
-			v = r.of(vv)
-			next, m2, v2 := r.alloc(n), r.alloc(n), r.alloc(n)
+			v = r.statOf(vv)
+			next, m2, v2 := r.stat(n), r.stat(n), r.stat(n)
 			r.do(func(k device.Kernels) { k.AdamW(next, m2, v2, w, m, v, g, h) })
 			wn, wm, wv := refAdamW(values(w), values(m), values(v), values(g), h)
 			r.near(t, "next", next, wn, 4)

@@ -18,7 +18,8 @@ const (
 )
 
 type matmulTask[T Float] struct {
-	c, a, b, bias, gelu []T
+	ops                 *rowOps[T]
+	c, a, b, bias, gelu operand[T]
 	m, n, k             int
 	lda, ldb, ldc       int
 	transA, transB      bool
@@ -65,7 +66,7 @@ func (k *kernels[T]) product(c, a, b device.Slice, p device.MatMul) matmulTask[T
 	if p.M < 0 || p.N < 0 || p.K < 0 {
 		panic(fmt.Sprintf("cpu: MatMul: M %d, N %d, K %d", p.M, p.N, p.K))
 	}
-	t := matmulTask[T]{m: p.M, n: p.N, k: p.K, transA: p.TransA, transB: p.TransB, accumulate: p.Accumulate}
+	t := matmulTask[T]{ops: k.ops, m: p.M, n: p.N, k: p.K, transA: p.TransA, transB: p.TransB, accumulate: p.Accumulate}
 	ra, ca, rb, cb := p.M, p.K, p.K, p.N
 	if p.TransA {
 		ra, ca = ca, ra
@@ -73,16 +74,19 @@ func (k *kernels[T]) product(c, a, b device.Slice, p device.MatMul) matmulTask[T
 	if p.TransB {
 		rb, cb = cb, rb
 	}
+	if a.Type != b.Type {
+		panic(fmt.Sprintf("cpu: MatMul: A is %s and B %s; they must be of one type", a.Type, b.Type))
+	}
 	t.a, t.lda = k.matrix("A", a, ra, ca, p.LDA)
 	t.b, t.ldb = k.matrix("B", b, rb, cb, p.LDB)
 	t.c, t.ldc = k.matrix("C", c, p.M, p.N, p.LDC)
-	t.bias = k.optional("MatMul", "bias", p.Bias, p.N)
-	t.gelu = k.optional("MatMul", "GELU", p.GELU, p.M*p.N)
+	t.bias = k.ofOptional("MatMul", "bias", p.Bias, p.N)
+	t.gelu = k.ofOptional("MatMul", "GELU", p.GELU, p.M*p.N)
 	return t
 }
 
 // matrix is the memory of a matrix of rows x cols, ld elements from row to row (0 means cols).
-func (k *kernels[T]) matrix(name string, s device.Slice, rows, cols, ld int) ([]T, int) {
+func (k *kernels[T]) matrix(name string, s device.Slice, rows, cols, ld int) (operand[T], int) {
 	if ld == 0 {
 		ld = cols
 	}
@@ -90,9 +94,9 @@ func (k *kernels[T]) matrix(name string, s device.Slice, rows, cols, ld int) ([]
 		panic(fmt.Sprintf("cpu: MatMul: the leading dimension of %s is %d, its rows have %d elements", name, ld, cols))
 	}
 	if rows == 0 || cols == 0 {
-		return nil, ld
+		return operand[T]{}, ld
 	}
-	return k.atLeast("MatMul", name, s, (rows-1)*ld+cols), ld
+	return k.ofAtLeast("MatMul", name, s, (rows-1)*ld+cols), ld
 }
 
 func (t *matmulTask[T]) tile(i int, w *worker) {
@@ -131,13 +135,12 @@ func (t *matmulTask[T]) packB(p int) {
 				d[q] = 0
 			}
 		case t.transB:
-			row := t.b[(c+j)*t.ldb:][:t.k]
-			for q, v := range row {
-				d[q*panelN+j] = v
+			for q := range t.k {
+				d[q*panelN+j] = t.b.at((c+j)*t.ldb + q)
 			}
 		default:
 			for q := range t.k {
-				d[q*panelN+j] = t.b[q*t.ldb+c+j]
+				d[q*panelN+j] = t.b.at(q*t.ldb + c + j)
 			}
 		}
 	}
@@ -155,12 +158,11 @@ func (t *matmulTask[T]) packA(dst []T, lo, hi int) {
 				}
 			case t.transA:
 				for q := range t.k {
-					d[q*panelM+j] = t.a[q*t.lda+r+j]
+					d[q*panelM+j] = t.a.at(q*t.lda + r + j)
 				}
 			default:
-				row := t.a[(r+j)*t.lda:][:t.k]
-				for q, v := range row {
-					d[q*panelM+j] = v
+				for q := range t.k {
+					d[q*panelM+j] = t.a.at((r+j)*t.lda + q)
 				}
 			}
 		}
@@ -171,19 +173,20 @@ func (t *matmulTask[T]) packA(dst []T, lo, hi int) {
 func (t *matmulTask[T]) store(sums *[panelM][panelN]T, r, c int) {
 	n := min(panelN, t.n-c)
 	for i := range min(panelM, t.m-r) {
-		row := t.c[(r+i)*t.ldc+c:][:n]
-		for j := range row {
-			s := sums[i][j]
+		for j := range n {
+			s, at := sums[i][j], (r+i)*t.ldc+c+j
 			if t.accumulate {
-				s += row[j]
+				s += t.c.at(at)
 			}
-			if t.bias != nil {
-				s += t.bias[c+j]
+			if !t.bias.none() {
+				s += t.bias.at(c + j)
 			}
-			row[j] = s
-		}
-		if t.gelu != nil {
-			geluRow(&t.gelu[(r+i)*t.n+c], &row[0], n)
+			t.c.set(at, s)
+			if !t.gelu.none() {
+				s = t.c.at(at)
+				geluRow(&s, &s, 1)
+				t.gelu.set((r+i)*t.n+c+j, s)
+			}
 		}
 	}
 }

@@ -17,8 +17,12 @@ type productTable struct {
 	widths []int          // of the kernels in sixteens, largest first, down to 1
 	kernel [2][][]product // [A by columns][rows][width]
 	pack   [4]packer      // by width in sixteens
+	// pair is dst[i,j] = (src[2i,j], src[2i+1,j]) for rows i and 16 n columns j: see blockedTask.
+	pair func(dst *float32, ldd int, src *BFloat16, lds, rows, n int)
 	// transpose is dst[j,i] = src[i,j] for 8 rows i and 8*blocks columns j.
 	transpose func(dst *float32, ldd int, src *float32, lds, blocks int)
+
+	pairs *productTable // the products of bfloat16; nil in that table itself
 }
 
 // widthIndex is the place of a width in the table: widths go down by one.

@@ -96,6 +96,194 @@ func productColumns1x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c
 //go:noescape
 func productColumns1x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
 
+// pairsAVX512 are the products of pairs of bfloat16, of 512-bit vectors.
+var pairsAVX512 = productTable{
+	rows:   []int{8, 4, 2, 1},
+	widths: []int{3, 2, 1},
+	kernel: [2][][]product{
+		{
+			{pairsRows8x48AVX512, pairsRows8x32AVX512, pairsRows8x16AVX512},
+			{pairsRows4x48AVX512, pairsRows4x32AVX512, pairsRows4x16AVX512},
+			{pairsRows2x48AVX512, pairsRows2x32AVX512, pairsRows2x16AVX512},
+			{pairsRows1x48AVX512, pairsRows1x32AVX512, pairsRows1x16AVX512},
+		},
+		{
+			{pairsColumns8x48AVX512, pairsColumns8x32AVX512, pairsColumns8x16AVX512},
+			{pairsColumns4x48AVX512, pairsColumns4x32AVX512, pairsColumns4x16AVX512},
+			{pairsColumns2x48AVX512, pairsColumns2x32AVX512, pairsColumns2x16AVX512},
+			{pairsColumns1x48AVX512, pairsColumns1x32AVX512, pairsColumns1x16AVX512},
+		},
+	},
+	pair:      pairAVX512,
+	transpose: transposeAVX2,
+}
+
+//go:noescape
+func pairsRows8x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows8x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows8x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows4x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows4x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows4x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows2x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows2x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows2x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows1x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows1x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows1x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns8x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns8x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns8x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns4x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns4x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns4x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns2x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns2x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns2x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns1x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns1x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns1x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+// dotsAVX512 are pairsAVX512, with the same bits, by VDPBF16PS.
+var dotsAVX512 = productTable{
+	rows:   []int{8, 4, 2, 1},
+	widths: []int{3, 2, 1},
+	kernel: [2][][]product{
+		{
+			{dotsRows8x48AVX512, dotsRows8x32AVX512, dotsRows8x16AVX512},
+			{dotsRows4x48AVX512, dotsRows4x32AVX512, dotsRows4x16AVX512},
+			{dotsRows2x48AVX512, dotsRows2x32AVX512, dotsRows2x16AVX512},
+			{dotsRows1x48AVX512, dotsRows1x32AVX512, dotsRows1x16AVX512},
+		},
+		{
+			{dotsColumns8x48AVX512, dotsColumns8x32AVX512, dotsColumns8x16AVX512},
+			{dotsColumns4x48AVX512, dotsColumns4x32AVX512, dotsColumns4x16AVX512},
+			{dotsColumns2x48AVX512, dotsColumns2x32AVX512, dotsColumns2x16AVX512},
+			{dotsColumns1x48AVX512, dotsColumns1x32AVX512, dotsColumns1x16AVX512},
+		},
+	},
+	pair:      pairAVX512,
+	transpose: transposeAVX2,
+}
+
+//go:noescape
+func dotsRows8x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows8x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows8x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows4x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows4x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows4x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows2x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows2x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows2x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows1x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows1x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsRows1x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns8x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns8x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns8x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns4x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns4x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns4x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns2x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns2x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns2x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns1x48AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns1x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func dotsColumns1x16AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
 // pack48AVX512 copies rows rows of that many floats, lds bytes apart, one behind the other.
 //
 //go:noescape
@@ -111,10 +299,20 @@ func pack32AVX512(dst *float32, src *float32, rows int, lds int)
 //go:noescape
 func pack16AVX512(dst *float32, src *float32, rows int, lds int)
 
+// pairAVX512 is dst[i,j] = (src[2i,j], src[2i+1,j]) for rows i and 16 n columns j; rows are ldd and lds bytes apart.
+//
+//go:noescape
+func pairAVX512(dst *float32, ldd int, src *BFloat16, lds int, rows int, n int)
+
 // peakAVX512 does n times peakSums fused multiply-adds of one vector register each.
 //
 //go:noescape
 func peakAVX512(n int)
+
+// peakDotsAVX512 does n times peakSums VDPBF16PS.
+//
+//go:noescape
+func peakDotsAVX512(n int)
 
 // productsAVX2 are the products of 256-bit vectors.
 var productsAVX2 = productTable{
@@ -162,10 +360,61 @@ func productColumns2x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *
 //go:noescape
 func productColumns1x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
 
+// pairsAVX2 are the products of pairs of bfloat16, of 256-bit vectors.
+var pairsAVX2 = productTable{
+	rows:   []int{6, 4, 2, 1},
+	widths: []int{1},
+	kernel: [2][][]product{
+		{
+			{pairsRows6x16AVX2},
+			{pairsRows4x16AVX2},
+			{pairsRows2x16AVX2},
+			{pairsRows1x16AVX2},
+		},
+		{
+			{pairsColumns6x16AVX2},
+			{pairsColumns4x16AVX2},
+			{pairsColumns2x16AVX2},
+			{pairsColumns1x16AVX2},
+		},
+	},
+	pair:      pairAVX2,
+	transpose: transposeAVX2,
+}
+
+//go:noescape
+func pairsRows6x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows4x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows2x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsRows1x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns6x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns4x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns2x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
+//go:noescape
+func pairsColumns1x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int, add int)
+
 // pack16AVX2 copies rows rows of that many floats, lds bytes apart, one behind the other.
 //
 //go:noescape
 func pack16AVX2(dst *float32, src *float32, rows int, lds int)
+
+// pairAVX2 is dst[i,j] = (src[2i,j], src[2i+1,j]) for rows i and 16 n columns j; rows are ldd and lds bytes apart.
+//
+//go:noescape
+func pairAVX2(dst *float32, ldd int, src *BFloat16, lds int, rows int, n int)
 
 // peakAVX2 does n times peakSums fused multiply-adds of one vector register each.
 //

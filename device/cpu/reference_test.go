@@ -19,13 +19,10 @@ func refGELUSlope(x float64) float64 {
 	return 0.5*(1+t) + 0.5*x*(1-t*t)*math.Sqrt(2/math.Pi)*(1+3*0.044715*x*x)
 }
 
-// refMatMul returns C and, where asked, gelu(C). c, a and b are what lies in memory.
-func refMatMul(c, a, b, bias []float64, p device.MatMul, gelu bool) (out, g []float64) {
+// refMatMul returns C. c, a and b are what lies in memory.
+func refMatMul(c, a, b, bias []float64, p device.MatMul) (out []float64) {
 	lda, ldb, ldc := strides(p)
 	out = append([]float64(nil), c...)
-	if gelu {
-		g = make([]float64, p.M*p.N)
-	}
 	for i := range p.M {
 		for j := range p.N {
 			var sum float64
@@ -46,12 +43,9 @@ func refMatMul(c, a, b, bias []float64, p device.MatMul, gelu bool) (out, g []fl
 				sum += bias[j]
 			}
 			out[i*ldc+j] = sum
-			if gelu {
-				g[i*p.N+j] = refGELU(sum)
-			}
 		}
 	}
-	return out, g
+	return out
 }
 
 // strides are the leading dimensions, 0 resolved.

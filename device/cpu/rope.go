@@ -31,17 +31,19 @@ func (a *angles[T]) reach(positions, dim int) {
 }
 
 type ropeTask[T Float] struct {
-	ops            *rowOps[T]
-	y, x, cos, sin []T
-	shape          device.AttentionShape
-	per            int
+	ops      *rowOps[T]
+	y, x     operand[T]
+	cos, sin []T
+	shape    device.AttentionShape
+	per      int
 }
 
-func (t *ropeTask[T]) tile(i int, _ *worker) {
+func (t *ropeTask[T]) tile(i int, w *worker) {
 	lo, hi := span(i, t.shape.Batch*t.shape.Tokens, t.per)
 	width, half := t.shape.Heads*t.shape.HeadDim, t.shape.HeadDim/2
+	s := bandsOf(w, t.ops, 2, 3*width, &t.y, &t.x)
 	for r := lo; r < hi; r++ {
-		y, x := t.y[3*r*width:3*(r+1)*width], t.x[3*r*width:3*(r+1)*width]
+		y, x := t.y.room(&s, 0, 3*r*width, 3*(r+1)*width), t.x.read(&s, 1, 3*r*width, 3*(r+1)*width)
 		at := r % t.shape.Tokens * half
 		cos, sin := first(t.cos[at:]), first(t.sin[at:])
 		for h := 0; h < 2*width; h += 2 * half {
@@ -50,6 +52,7 @@ func (t *ropeTask[T]) tile(i int, _ *worker) {
 		if first(y) != first(x) {
 			copy(y[2*width:], x[2*width:])
 		}
+		t.y.put(t.ops, y, 3*r*width)
 	}
 }
 
@@ -64,7 +67,7 @@ func (k *kernels[T]) turn(name string, y, x device.Slice, s device.AttentionShap
 	}
 	width := 3 * s.Heads * s.HeadDim
 	n := s.Batch * s.Tokens
-	k.rope = ropeTask[T]{k.ops, k.in(name, "y", y, n*width), k.in(name, "x", x, n*width), k.angles.cos, sin, s, rowsPerTile(width)}
+	k.rope = ropeTask[T]{k.ops, k.of(name, "y", y, n*width), k.of(name, "x", x, n*width), k.angles.cos, sin, s, rowsPerTile(width)}
 	k.pool.run(&k.rope, tilesOf(n, k.rope.per))
 }
 

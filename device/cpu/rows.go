@@ -40,12 +40,16 @@ type rowOps[T Float] struct {
 	dropout    func(y, x *T, params *uint32, n int)
 	dropoutAdd func(y, x, residual *T, params *uint32, n int)
 
+	// widen and narrow convert n times 16 elements; see read and write.
+	widen  func(dst *T, src *BFloat16, n int)
+	narrow func(dst *BFloat16, src *T, n int)
+
 	adamw func(next, m2, v2, w, m, v, grad *T, n int, gradScale, beta1, rest1, beta2, rest2, step, rsqrt, epsilon, decay T)
 	sgd   func(next, m2, w, m, grad *T, n int, gradScale, momentum, lr, decay T)
 }
 
 // first is the pointer to the elements of s; it may be passed on where s is empty.
-func first[T Float](s []T) *T { return unsafe.SliceData(s) }
+func first[T any](s []T) *T { return unsafe.SliceData(s) }
 
 // portableRows are the row kernels in Go. Sums run in ascending order. Where a product is added to
 // something in a kernel whose bits are equal at every level, the conversion T(a*b) keeps the compiler of
@@ -75,6 +79,8 @@ func portableRows[T Float]() *rowOps[T] {
 		expTotal:        expTotalRow[T],
 		expScale:        expScaleRow[T],
 		softmaxBackward: softmaxBackwardRow[T],
+		widen:           widenBlocks[T],
+		narrow:          narrowBlocks[T],
 		adamw:           adamwRow[T],
 		sgd:             sgdRow[T],
 	}

@@ -137,6 +137,16 @@ func dropoutAVX512(y *float32, x *float32, params *uint32, n int)
 //go:noescape
 func dropoutAddAVX512(y *float32, x *float32, residual *float32, params *uint32, n int)
 
+// widenAVX512 is dst = src for n times 16 elements.
+//
+//go:noescape
+func widenAVX512(dst *float32, src *BFloat16, n int)
+
+// narrowAVX512 is dst = src, rounded to the nearest, ties to even, for n times 16 elements.
+//
+//go:noescape
+func narrowAVX512(dst *BFloat16, src *float32, n int)
+
 var rowOpsAVX512 = rowOps[float32]{
 	add:             addAVX512,
 	scale:           scaleAVX512,
@@ -165,6 +175,8 @@ var rowOpsAVX512 = rowOps[float32]{
 	sgd:             sgdAVX512,
 	dropout:         dropoutAVX512,
 	dropoutAdd:      dropoutAddAVX512,
+	widen:           widenAVX512,
+	narrow:          narrowAVX512,
 }
 
 // addAVX2 is dst = a + b.
@@ -302,6 +314,16 @@ func dropoutAVX2(y *float32, x *float32, params *uint32, n int)
 //go:noescape
 func dropoutAddAVX2(y *float32, x *float32, residual *float32, params *uint32, n int)
 
+// widenAVX2 is dst = src for n times 16 elements.
+//
+//go:noescape
+func widenAVX2(dst *float32, src *BFloat16, n int)
+
+// narrowAVX2 is dst = src, rounded to the nearest, ties to even, for n times 16 elements.
+//
+//go:noescape
+func narrowAVX2(dst *BFloat16, src *float32, n int)
+
 var rowOpsAVX2 = rowOps[float32]{
 	add:             addAVX2,
 	scale:           scaleAVX2,
@@ -330,4 +352,6 @@ var rowOpsAVX2 = rowOps[float32]{
 	sgd:             sgdAVX2,
 	dropout:         dropoutAVX2,
 	dropoutAdd:      dropoutAddAVX2,
+	widen:           widenAVX2,
+	narrow:          narrowAVX2,
 }

@@ -132,6 +132,36 @@ DATA geluSlope2<>+48(SB)/8, $0x3e5b33b63e5b33b6
 DATA geluSlope2<>+56(SB)/8, $0x3e5b33b63e5b33b6
 GLOBL geluSlope2<>(SB), RODATA|NOPTR, $64
 
+DATA halfBias<>+0(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+8(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+16(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+24(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+32(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+40(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+48(SB)/8, $0x00007fff00007fff
+DATA halfBias<>+56(SB)/8, $0x00007fff00007fff
+GLOBL halfBias<>(SB), RODATA|NOPTR, $64
+
+DATA halfOne<>+0(SB)/8, $0x0000000100000001
+DATA halfOne<>+8(SB)/8, $0x0000000100000001
+DATA halfOne<>+16(SB)/8, $0x0000000100000001
+DATA halfOne<>+24(SB)/8, $0x0000000100000001
+DATA halfOne<>+32(SB)/8, $0x0000000100000001
+DATA halfOne<>+40(SB)/8, $0x0000000100000001
+DATA halfOne<>+48(SB)/8, $0x0000000100000001
+DATA halfOne<>+56(SB)/8, $0x0000000100000001
+GLOBL halfOne<>(SB), RODATA|NOPTR, $64
+
+DATA halfQuiet<>+0(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+8(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+16(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+24(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+32(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+40(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+48(SB)/8, $0x0000004000000040
+DATA halfQuiet<>+56(SB)/8, $0x0000004000000040
+GLOBL halfQuiet<>(SB), RODATA|NOPTR, $64
+
 DATA ln2High<>+0(SB)/8, $0x3f3180003f318000
 DATA ln2High<>+8(SB)/8, $0x3f3180003f318000
 DATA ln2High<>+16(SB)/8, $0x3f3180003f318000
@@ -2181,6 +2211,51 @@ next2:
 	DECQ CX
 	JNZ next2
 end1:
+	VZEROUPPER
+	RET
+
+// func widenAVX512(dst *float32, src *BFloat16, n int)
+TEXT ·widenAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	TESTQ CX, CX
+	JZ end
+next:
+	VPMOVZXWD 0(SI), Z0
+	VPSLLD $16, Z0, Z0
+	VMOVUPS Z0, 0(DI)
+	ADDQ $64, DI
+	ADDQ $32, SI
+	DECQ CX
+	JNZ next
+end:
+	VZEROUPPER
+	RET
+
+// func narrowAVX512(dst *BFloat16, src *float32, n int)
+TEXT ·narrowAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	TESTQ CX, CX
+	JZ end
+next:
+	VMOVUPS 0(SI), Z0
+	VPSRLD $16, Z0, Z1
+	VCMPPS $3, Z0, Z0, K1
+	VPORD halfQuiet<>(SB), Z1, K1, Z1
+	KNOTW K1, K2
+	VPANDD halfOne<>(SB), Z1, Z2
+	VPADDD Z2, Z0, Z0
+	VPADDD halfBias<>(SB), Z0, Z0
+	VPSRLD $16, Z0, K2, Z1
+	VPMOVDW Z1, (DI)
+	ADDQ $32, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ next
+end:
 	VZEROUPPER
 	RET
 
@@ -5553,5 +5628,64 @@ next2:
 	DECQ CX
 	JNZ next2
 end1:
+	VZEROUPPER
+	RET
+
+// func widenAVX2(dst *float32, src *BFloat16, n int)
+TEXT ·widenAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	TESTQ CX, CX
+	JZ end
+next:
+	VPMOVZXWD 0(SI), Y0
+	VPSLLD $16, Y0, Y0
+	VPMOVZXWD 16(SI), Y1
+	VPSLLD $16, Y1, Y1
+	VMOVUPS Y0, 0(DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ $64, DI
+	ADDQ $32, SI
+	DECQ CX
+	JNZ next
+end:
+	VZEROUPPER
+	RET
+
+// func narrowAVX2(dst *BFloat16, src *float32, n int)
+TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	TESTQ CX, CX
+	JZ end
+next:
+	VMOVUPS 0(SI), Y0
+	VPSRLD $16, Y0, Y2
+	VCMPPS $3, Y0, Y0, Y5
+	VPAND halfOne<>(SB), Y2, Y4
+	VPOR halfQuiet<>(SB), Y2, Y2
+	VPADDD Y4, Y0, Y0
+	VPADDD halfBias<>(SB), Y0, Y0
+	VPSRLD $16, Y0, Y0
+	VPBLENDVB Y5, Y2, Y0, Y2
+	VMOVUPS 32(SI), Y1
+	VPSRLD $16, Y1, Y3
+	VCMPPS $3, Y1, Y1, Y4
+	VPAND halfOne<>(SB), Y3, Y5
+	VPOR halfQuiet<>(SB), Y3, Y3
+	VPADDD Y5, Y1, Y1
+	VPADDD halfBias<>(SB), Y1, Y1
+	VPSRLD $16, Y1, Y1
+	VPBLENDVB Y4, Y3, Y1, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ $0xD8, Y2, Y2
+	VMOVDQU Y2, (DI)
+	ADDQ $32, DI
+	ADDQ $64, SI
+	DECQ CX
+	JNZ next
+end:
 	VZEROUPPER
 	RET

@@ -8,21 +8,24 @@ import (
 
 type sumRowsTask[T Float] struct {
 	ops        *rowOps[T]
-	dst, src   []T
+	dst        []T
+	src        operand[T]
 	rows, cols int
 }
 
-func (t *sumRowsTask[T]) tile(i int, _ *worker) {
+func (t *sumRowsTask[T]) tile(i int, w *worker) {
 	lo, hi := span(i, t.cols, columnsPerTile)
 	dst := t.dst[lo:hi]
 	clear(dst)
-	if t.rows > 0 {
-		t.ops.sumRows(first(dst), first(t.src[lo:]), hi-lo, t.rows, bytesOf[T](t.cols))
+	b := blockOf(w, t.ops, 1, t.rows, t.cols, &t.src)
+	for r := 0; r < t.rows; r += b.rows {
+		end := min(r+b.rows, t.rows)
+		t.ops.sumRows(first(dst), b.read(&t.src, 0, r, end, lo, hi), hi-lo, end-r, b.stride)
 	}
 }
 
 func (k *kernels[T]) SumRows(dst, src device.Slice, rows, cols int) {
-	k.sumRows = sumRowsTask[T]{k.ops, k.in("SumRows", "dst", dst, cols), k.in("SumRows", "src", src, rows*cols), rows, cols}
+	k.sumRows = sumRowsTask[T]{k.ops, k.in("SumRows", "dst", dst, cols), k.of("SumRows", "src", src, rows*cols), rows, cols}
 	k.pool.run(&k.sumRows, tilesOf(cols, columnsPerTile))
 }
 

@@ -19,11 +19,12 @@ func everything(r *rig) []output {
 	r.seed = 0
 	var out []output
 	var kernel string
-	alloc := func(n int) device.Slice {
-		s := r.alloc(n)
+	add := func(s device.Slice) device.Slice {
 		out = append(out, output{kernel, s})
 		return s
 	}
+	alloc := func(n int) device.Slice { return add(r.alloc(n)) }
+	stat := func(n int) device.Slice { return add(r.stat(n)) }
 	const rows, width, hidden, vocab, batch, context = 141, 77, 301, 83, 3, 47
 	x, dy, gain, bias := r.random(rows*width), r.random(rows*width), r.random(width), r.random(width)
 	w, wb, dh := r.random(width*hidden), r.random(hidden), r.random(rows*hidden)
@@ -40,26 +41,27 @@ func everything(r *rig) []output {
 	for i := range positive {
 		positive[i] *= positive[i]
 	}
-	variance = r.of(positive)
+	variance = r.statOf(positive)
+	weights, gradient := r.randomStat(30011), r.randomStat(30011)
 	shape16 := device.AttentionShape{Batch: batch, Tokens: context, Heads: 2, HeadDim: 32}
 	qkv16 := r.random(rows * 64 * 3)
-	means, rstds := r.random(rows), r.random(rows)
+	means, rstds := r.randomStat(rows), r.randomStat(rows)
 	zeros := r.ints(make([]int32, rows))
 	r.do(func(k device.Kernels) {
 		kernel = "LayerNorm"
-		k.LayerNorm(alloc(rows*width), alloc(rows), alloc(rows), x, gain, bias, rows, width)
+		k.LayerNorm(alloc(rows*width), stat(rows), stat(rows), x, gain, bias, rows, width)
 		kernel = "LayerNormBackwardInput"
 		k.LayerNormBackwardInput(alloc(rows*width), x, dy, x, gain, means, rstds, rows, width)
 		k.LayerNormBackwardInput(alloc(rows*width), device.Slice{}, dy, x, gain, means, rstds, rows, width)
 		kernel = "LayerNormBackwardWeight"
-		k.LayerNormBackwardWeight(alloc(width), alloc(width), dy, x, means, rstds, rows, width)
+		k.LayerNormBackwardWeight(stat(width), stat(width), dy, x, means, rstds, rows, width)
 		kernel = "RMSNorm"
-		k.RMSNorm(alloc(rows*width), alloc(rows), x, gain, rows, width)
+		k.RMSNorm(alloc(rows*width), stat(rows), x, gain, rows, width)
 		kernel = "RMSNormBackwardInput"
 		k.RMSNormBackwardInput(alloc(rows*width), x, dy, x, gain, rstds, rows, width)
 		k.RMSNormBackwardInput(alloc(rows*width), device.Slice{}, dy, x, gain, rstds, rows, width)
 		kernel = "RMSNormBackwardWeight"
-		k.RMSNormBackwardWeight(alloc(width), dy, x, rstds, rows, width)
+		k.RMSNormBackwardWeight(stat(width), dy, x, rstds, rows, width)
 		kernel = "SwiGLU"
 		half := big.Sub(0, rows*50)
 		k.SwiGLU(alloc(rows*25), half, rows, 25)
@@ -79,23 +81,23 @@ func everything(r *rig) []output {
 		k.GELU(alloc(rows*hidden), dh)
 		k.GELUBackward(alloc(rows*hidden), dh, dh)
 		kernel = "SumRows"
-		k.SumRows(alloc(hidden), dh, rows, hidden)
+		k.SumRows(stat(hidden), dh, rows, hidden)
 		kernel = "Attention"
 		for _, a := range []struct {
 			s      device.AttentionShape
 			qkv, o device.Slice
 		}{{shape, qkv, x}, {shape16, qkv16, dh.Sub(0, rows*64)}} {
 			n := a.s.Batch * a.s.Tokens * a.s.Heads
-			o, lse := alloc(n*a.s.HeadDim), alloc(n)
-			k.Attention(o, lse, a.qkv, a.s)
-			k.AttentionBackward(alloc(3*n*a.s.HeadDim), a.o, o, lse, a.qkv, r.alloc(k.AttentionWork(a.s)), a.s)
+			lse := stat(n)
+			k.Attention(alloc(n*a.s.HeadDim), lse, a.qkv, a.s)
+			k.AttentionBackward(alloc(3*n*a.s.HeadDim), a.o, second.Sub(0, n*a.s.HeadDim), lse, a.qkv, r.stat(k.AttentionWork(a.s)), a.s)
 		}
 		kernel = "Embed"
 		k.Embed(alloc(rows*width), tokens, table, positions, batch, context, width)
-		k.EmbedBackward(alloc(vocab*width), alloc(context*width), dy, tokens, batch, context, width)
+		k.EmbedBackward(stat(vocab*width), stat(context*width), dy, tokens, batch, context, width)
 		k.Embed(alloc(rows*width), tokens, table, device.Slice{}, batch, context, width)
 		kernel = "CrossEntropy"
-		loss, l := alloc(rows), alloc(rows)
+		loss, l := stat(rows), stat(rows)
 		k.CrossEntropy(loss, l, x, zeros, rows, width)
 		k.CrossEntropyBackward(alloc(rows*width), x, l, zeros, rows, width, 0.1)
 		kernel = "Dropout"
@@ -103,13 +105,13 @@ func everything(r *rig) []output {
 		kernel = "Add"
 		k.Add(alloc(30011), big, second)
 		kernel = "AdamW"
-		k.AdamW(alloc(30011), alloc(30011), alloc(30011), big, second, variance, second,
+		k.AdamW(stat(30011), stat(30011), stat(30011), weights, gradient, variance, gradient,
 			device.AdamW{LR: 0.1, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, Decay: 0.1, Step: 3, GradScale: 0.5})
 		kernel = "SGD"
-		k.SGD(alloc(30011), alloc(30011), big, second, big, device.SGD{LR: 0.1, Momentum: 0.9, GradScale: 1})
+		k.SGD(stat(30011), stat(30011), weights, gradient, weights, device.SGD{LR: 0.1, Momentum: 0.9, GradScale: 1})
 		sum, squares := r.allocOf(device.F64, 1), r.allocOf(device.F64, 31)
-		k.Sum(sum, big)
-		k.SumSquares(squares, big, 1000)
+		k.Sum(sum, weights)
+		k.SumSquares(squares, weights, 1000)
 		out = append(out, output{"Sum", sum}, output{"SumSquares", squares})
 	})
 	return out
@@ -117,9 +119,9 @@ func everything(r *rig) []output {
 
 func TestSameBitsForAnyNumberOfThreads(t *testing.T) {
 	floats(t, func(t *testing.T, r *rig) {
-		one := everything(newRigAt(t, r.d.Float(), r.d.Level(), 1))
+		one := everything(newRigAt(t, r.store, r.d.Level(), 1))
 		for _, threads := range []int{1, 2, 3, 5} {
-			r := newRigAt(t, r.d.Float(), r.d.Level(), threads)
+			r := newRigAt(t, r.store, r.d.Level(), threads)
 			for range 2 {
 				for i, s := range everything(r) {
 					if !slices.Equal(bitsOf(s.Slice), bitsOf(one[i].Slice)) {
@@ -136,11 +138,13 @@ func TestSameBitsAtEveryLevel(t *testing.T) {
 	equal := map[string]bool{"Add": true, "SumRows": true, "Embed": true, "Dropout": true, "Sum": true, "SumSquares": true, "AdamW": true,
 		"SGD": true, "LayerNormBackwardWeight": true, "RMSNormBackwardWeight": true, "RoPE": true}
 	levels := Levels()
-	best := everything(newRig(t, device.F32, 1))
-	for _, level := range levels[:len(levels)-1] {
-		for i, s := range everything(newRigAt(t, device.F32, level, 1)) {
-			if same := slices.Equal(bitsOf(s.Slice), bitsOf(best[i].Slice)); !same && (level != Portable || equal[s.kernel]) {
-				t.Errorf("%s: output %d (%s) has other bits than at level %s", level, i, s.kernel, levels[len(levels)-1])
+	for _, store := range []device.DType{device.F32, device.BF16} {
+		best := everything(newRig(t, store, 1))
+		for _, level := range levels[:len(levels)-1] {
+			for i, s := range everything(newRigAt(t, store, level, 1)) {
+				if same := slices.Equal(bitsOf(s.Slice), bitsOf(best[i].Slice)); !same && (level != Portable || equal[s.kernel]) {
+					t.Errorf("%s at level %s: output %d (%s) has other bits than at level %s", store, level, i, s.kernel, levels[len(levels)-1])
+				}
 			}
 		}
 	}
@@ -164,22 +168,26 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 	floats(t, func(t *testing.T, r *rig) {
 		const n = 64 * 64
 		x, y, z, v := r.random(n), r.random(n), r.alloc(n), r.alloc(64)
+		g, w, sums := r.stat(n), r.stat(n), r.stat(64)
 		table, ids := r.random(n), r.ints(make([]int32, 64))
-		lse, work, f64 := r.alloc(64), r.alloc(n), r.allocOf(device.F64, 1)
+		lse, work, f64 := r.stat(64), r.stat(n), r.allocOf(device.F64, 1)
 		shape := device.AttentionShape{Batch: 1, Tokens: 16, Heads: 4, HeadDim: 16}
-		qkv, dqkv, o, l := r.random(3*16*64), r.alloc(3*16*64), r.alloc(16*64), r.alloc(64)
+		qkv, dqkv, o, l := r.random(3*16*64), r.alloc(3*16*64), r.alloc(16*64), r.stat(64)
 		account := device.NewAccount("test", 0)
 		step := func(k device.Kernels) error {
 			k.MatMul(z, x, y, device.MatMul{M: 64, N: 64, K: 64, Bias: v, GELU: work})
+			k.MatMul(g, x, y, device.MatMul{M: 64, N: 64, K: 64, TransA: true})
 			k.Add(z, x, y)
 			k.Fill(v, 1)
 			k.Copy(z, x)
+			k.Convert(g, x)
+			k.Convert(z, g)
 			k.LayerNorm(z, lse, l, x, v, v, 64, 64)
 			k.LayerNormBackwardInput(z, x, y, x, v, lse, l, 64, 64)
-			k.LayerNormBackwardWeight(v, lse, y, x, lse, l, 64, 64)
+			k.LayerNormBackwardWeight(sums, w.Sub(0, 64), y, x, lse, l, 64, 64)
 			k.RMSNorm(z, lse, x, v, 64, 64)
 			k.RMSNormBackwardInput(z, x, y, x, v, lse, 64, 64)
-			k.RMSNormBackwardWeight(v, y, x, lse, 64, 64)
+			k.RMSNormBackwardWeight(sums, y, x, lse, 64, 64)
 			k.SwiGLU(z.Sub(0, n/2), x, 32, 64)
 			k.SwiGLUBackward(z, y.Sub(0, n/2), x, 32, 64)
 			k.RoPE(dqkv, qkv, shape)
@@ -189,14 +197,14 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 			k.Attention(o, l, qkv, shape)
 			k.AttentionBackward(dqkv, o, o, l, qkv, work, shape)
 			k.Embed(z, ids, table, y, 1, 64, 64)
-			k.EmbedBackward(z, work, x, ids, 1, 64, 64)
-			k.CrossEntropy(v, lse, x, ids, 64, 64)
+			k.EmbedBackward(g, work, x, ids, 1, 64, 64)
+			k.CrossEntropy(sums, lse, x, ids, 64, 64)
 			k.CrossEntropyBackward(z, x, lse, ids, 64, 64, 1)
-			k.SumRows(v, x, 64, 64)
-			k.Sum(f64, x)
-			k.SumSquares(f64, x, n)
-			k.AdamW(z, z, z, x, y, x, y, device.AdamW{Step: 1})
-			k.SGD(z, z, x, y, y, device.SGD{})
+			k.SumRows(sums, x, 64, 64)
+			k.Sum(f64, w)
+			k.SumSquares(f64, w, n)
+			k.AdamW(g, g, g, w, w, w, w, device.AdamW{Step: 1})
+			k.SGD(g, g, w, w, w, device.SGD{})
 			k.Dropout(z, x, y, device.Dropout{P: 0.5, PerSample: n})
 			s, err := r.d.Alloc(account, device.Activations, r.d.Float(), n)
 			if err == nil {

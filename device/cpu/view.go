@@ -19,7 +19,7 @@ func Float64s(s device.Slice) []float64 { return view[float64](s, device.F64) }
 // Int32s is the memory of s, which must be of type I32 in memory of the CPU.
 func Int32s(s device.Slice) []int32 { return view[int32](s, device.I32) }
 
-func view[E float32 | float64 | int32](s device.Slice, t device.DType) []E {
+func view[E float32 | float64 | int32 | BFloat16](s device.Slice, t device.DType) []E {
 	if s.IsZero() {
 		panic(fmt.Sprintf("cpu: none given where a slice of %s is needed", t))
 	}

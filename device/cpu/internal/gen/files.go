@@ -26,6 +26,7 @@ func Files() map[string][]byte {
 		for _, l := range []level{avx512, avx2} {
 			g.products(l)
 			g.packing(l)
+			g.pair(l)
 			g.peak(l)
 		}
 		g.transpose()
@@ -37,6 +38,7 @@ func Files() map[string][]byte {
 			g.rows(l)
 			g.columns(l)
 			g.dropout(l)
+			g.halves(l)
 			fmt.Fprintf(&g.stubs, "\nvar rowOps%s = rowOps[float32]{\n", l)
 			for _, name := range g.names {
 				fmt.Fprintf(&g.stubs, "%s: %s%s,\n", name, name, l)

@@ -22,6 +22,7 @@ type generator struct {
 	constants map[string]uint32
 	names     []string // functions of a table, without their level
 	lanes     bool     // the masks of tails are needed
+	frame     int      // bytes of stack that the next function needs
 }
 
 // argument of a function: a pointer or an int in a general register, or a float32 that is
@@ -30,11 +31,13 @@ type argument struct {
 	name  string
 	float bool
 	words bool // a pointer to uint32
+	half  bool // a pointer to bfloat16
 }
 
 func pointer(name string) argument { return argument{name: name} }
 func float(name string) argument   { return argument{name: name, float: true} }
 func words(name string) argument   { return argument{name: name, words: true} }
+func half(name string) argument    { return argument{name: name, half: true} }
 
 // size is the bytes of the argument on the stack.
 func (a argument) size() int {
@@ -85,6 +88,8 @@ func (g *generator) function(l level, name, doc string, results []string, args .
 			list = append(list, a.name+" float32")
 		case a.words:
 			list = append(list, a.name+" *uint32")
+		case a.half:
+			list = append(list, a.name+" *BFloat16")
 		case isInt(a.name):
 			list = append(list, a.name+" int")
 		default:
@@ -110,7 +115,8 @@ func (g *generator) function(l level, name, doc string, results []string, args .
 		fmt.Fprintf(&g.stubs, "\n// %s %s\n//", f.name, doc)
 		fmt.Fprintf(&g.stubs, "\n//go:noescape\n%s\n", signature)
 	}
-	fmt.Fprintf(&g.text, "\n// %s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", signature, f.name, at)
+	fmt.Fprintf(&g.text, "\n// %s\nTEXT ·%s(SB), NOSPLIT, $%d-%d\n", signature, f.name, g.frame, at)
+	g.frame = 0
 	for _, a := range args {
 		switch {
 		case a.name == "n":

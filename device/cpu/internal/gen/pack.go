@@ -80,9 +80,18 @@ func (g *generator) transpose() {
 	f.end()
 }
 
-// peak writes the loop that measures how many fused multiply-adds a core can do.
+// peak writes the loops that measure how many fused multiply-adds a core can do.
 func (g *generator) peak(l level) {
-	f := g.function(l, "peak", "does n times peakSums fused multiply-adds of one vector register each.", nil, pointer("n"))
+	g.peakOf(l, "peak", "does n times peakSums fused multiply-adds of one vector register each.", func(f *function, one, sum int) {
+		f.op("VFMADD231PS %s, %s, %s", f.r(one), f.r(one), f.r(sum))
+	})
+	if l == avx512 {
+		g.peakOf(l, "peakDots", "does n times peakSums VDPBF16PS.", func(f *function, one, sum int) { f.dot(one, one, sum) })
+	}
+}
+
+func (g *generator) peakOf(l level, name, doc string, add func(f *function, one, sum int)) {
+	f := g.function(l, name, doc, nil, pointer("n"))
 	one := f.unit()
 	f.zero(vec{one})
 	sums := f.many(12)
@@ -91,7 +100,7 @@ func (g *generator) peak(l level) {
 	}
 	f.at("next")
 	for _, r := range sums {
-		f.op("VFMADD231PS %s, %s, %s", f.r(one), f.r(one), f.r(r))
+		add(f, one, r)
 	}
 	f.op("DECQ CX")
 	f.op("JNZ next")
