@@ -365,7 +365,7 @@ func chunkHeader(c chunk[machine.Message], epoch uint64) *messages.Header {
 
 func dtype(x uint32) (device.DType, bool) {
 	switch t := device.DType(x); t {
-	case device.F32, device.F64, device.I32:
+	case device.F32, device.F64, device.I32, device.BF16:
 		return t, x == uint32(t)
 	}
 	return 0, false

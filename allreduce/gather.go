@@ -5,9 +5,10 @@ import (
 	"github.com/troupe-train/troupe/plan"
 )
 
-// Gather copies parts to their places in dst: parts[i] becomes the elements pieces[i].
+// Gather copies parts to their places in dst: parts[i] becomes the elements pieces[i], rounded where dst is of a
+// narrower type.
 func Gather(k device.Kernels, dst device.Slice, pieces []plan.Range, parts []device.Slice) {
 	for i, r := range pieces {
-		k.Copy(dst.Sub(r.Lo, r.Len()), parts[i])
+		k.Convert(dst.Sub(r.Lo, r.Len()), parts[i])
 	}
 }

@@ -13,10 +13,11 @@ import (
 )
 
 // Shape is a matrix product: [M,N] = op(A) op(B) with op(A) [M,K] and op(B) [K,N]. TransA says that A
-// is stored [K,M], TransB that B is stored [N,K].
+// is stored [K,M], TransB that B is stored [N,K], and BF16 that all three are bfloat16 and not float32.
 type Shape struct {
 	M, N, K        int
 	TransA, TransB bool
+	BF16           bool
 }
 
 // DefaultShapes are the products that are measured where none are asked for.
@@ -31,10 +32,10 @@ var DefaultShapes = []Shape{
 // maxDimension keeps every size below what an int of bytes holds.
 const maxDimension = 1 << 20
 
-// ParseShape reads MxNxK, with :at, :bt or both behind it for operands that are stored transposed.
+// ParseShape reads MxNxK, with :at and :bt behind it for operands that are stored transposed, and :bf16 for bfloat16.
 func ParseShape(text string) (Shape, error) {
 	fail := func(what string) (Shape, error) {
-		return Shape{}, fmt.Errorf("shape %q: %s; MxNxK is legal, such as 768x3072x1024, with :at or :bt behind it where A or B is stored transposed", text, what)
+		return Shape{}, fmt.Errorf("shape %q: %s; MxNxK is legal, such as 768x3072x1024, with :at or :bt behind it where A or B is stored transposed, and :bf16 for bfloat16", text, what)
 	}
 	parts := strings.Split(text, ":")
 	sizes := strings.Split(parts[0], "x")
@@ -55,6 +56,8 @@ func ParseShape(text string) (Shape, error) {
 			s.TransA = true
 		case "bt":
 			s.TransB = true
+		case "bf16":
+			s.BF16 = true
 		default:
 			return fail(fmt.Sprintf("%q is not known", p))
 		}
@@ -70,15 +73,25 @@ func (s Shape) String() string {
 	if s.TransB {
 		text += ":bt"
 	}
+	if s.BF16 {
+		text += ":bf16"
+	}
 	return text
 }
 
 // flop is the operations: a multiply and an add count as two.
 func (s Shape) flop() float64 { return 2 * float64(s.M) * float64(s.N) * float64(s.K) }
 
+func (s Shape) dtype() device.DType {
+	if s.BF16 {
+		return device.BF16
+	}
+	return device.F32
+}
+
 // bytes is the least that moves: both operands once and the result once.
 func (s Shape) bytes() int64 {
-	return 4 * (int64(s.M)*int64(s.K) + int64(s.K)*int64(s.N) + int64(s.M)*int64(s.N))
+	return int64(s.dtype().Size()) * (int64(s.M)*int64(s.K) + int64(s.K)*int64(s.N) + int64(s.M)*int64(s.N))
 }
 
 // ProductOptions says which products are measured. All combinations of shapes and threads are.
@@ -105,6 +118,7 @@ type Product struct {
 	K           int     `json:"k"`
 	TransA      bool    `json:"trans_a"`
 	TransB      bool    `json:"trans_b"`
+	Type        string  `json:"type"`
 	Threads     int     `json:"threads"`
 	Repetitions int     `json:"repetitions"`
 	Seconds     float64 `json:"seconds"`
@@ -140,7 +154,7 @@ func measureProduct(ctx context.Context, o ProductOptions, s Shape, threads int)
 		return p, "", err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	a, b, c := r.floats(s.M*s.K), r.floats(s.K*s.N), r.alloc(device.F32, s.M*s.N)
+	a, b, c := r.floatsOf(s.dtype(), s.M*s.K), r.floatsOf(s.dtype(), s.K*s.N), r.alloc(s.dtype(), s.M*s.N)
 	t, err := r.time(ctx, o.Repetitions, func(k device.Kernels) {
 		k.MatMul(c, a, b, device.MatMul{M: s.M, N: s.N, K: s.K, TransA: s.TransA, TransB: s.TransB})
 	})
@@ -149,7 +163,7 @@ func measureProduct(ctx context.Context, o ProductOptions, s Shape, threads int)
 	}
 	seconds := t.seconds[0]
 	return Product{
-		Shape: s.String(), M: s.M, N: s.N, K: s.K, TransA: s.TransA, TransB: s.TransB,
+		Shape: s.String(), M: s.M, N: s.N, K: s.K, TransA: s.TransA, TransB: s.TransB, Type: s.dtype().String(),
 		Threads: threads, Repetitions: o.Repetitions,
 		Seconds: seconds, GFLOPS: s.flop() / seconds / 1e9,
 		PeakGFLOPS: t.peak / 1e9, PeakShare: share(s.flop()/seconds, t.peak),

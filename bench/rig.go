@@ -80,12 +80,19 @@ func (r *rig) alloc(t device.DType, n int) device.Slice {
 }
 
 // floats is n numbers, uniform in [-1, 1).
-func (r *rig) floats(n int) device.Slice {
-	s := r.alloc(device.F32, n)
+func (r *rig) floats(n int) device.Slice { return r.floatsOf(device.F32, n) }
+
+// floatsOf is floats of type F32 or BF16.
+func (r *rig) floatsOf(t device.DType, n int) device.Slice {
+	s := r.alloc(t, n)
 	r.seed++
-	v := cpu.Float32s(s)
-	for i := range v {
-		v[i] = float32(2*random.Uniform(random.Key(r.seed), uint64(i)) - 1)
+	for i := range n {
+		v := float32(2*random.Uniform(random.Key(r.seed), uint64(i)) - 1)
+		if t == device.BF16 {
+			cpu.BFloat16s(s)[i] = cpu.Round(v)
+		} else {
+			cpu.Float32s(s)[i] = v
+		}
 	}
 	return s
 }

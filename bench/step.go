@@ -24,7 +24,9 @@ type StepOptions struct {
 	Steps, Warmup  int
 	Pipeline, Data int
 	Schedule       string
-	Level          cpu.Level
+	// Precision is f32 or bf16, as in a job; the empty one is f32.
+	Precision string
+	Level     cpu.Level
 }
 
 // StepReport is what was measured. Seconds are medians over the measured steps.
@@ -40,6 +42,7 @@ type StepReport struct {
 	Pipeline   int    `json:"pipeline"`
 	Data       int    `json:"data"`
 	Schedule   string `json:"schedule"`
+	Precision  string `json:"precision"`
 	Steps      int    `json:"steps"`
 	Warmup     int    `json:"warmup"`
 	Level      string `json:"level"`
@@ -81,6 +84,9 @@ func (o StepOptions) job() (*plan.Job, error) {
 	j.Train.Evaluate.Batch = 0
 	j.Train.Optimizer.WeightDecay = 0.01
 	j.Layout.Pipeline, j.Layout.Data = o.Pipeline, o.Data
+	if o.Precision != "" {
+		j.Train.Precision = o.Precision
+	}
 	if o.Schedule != "" {
 		j.Layout.Schedule = o.Schedule
 	}
@@ -188,7 +194,7 @@ func (o StepOptions) report(p *plan.Plan, d *cpu.Device, r *supervisor.Result, w
 	flop := 6*float64(r.Parameters)*float64(tokens) + 12*float64(o.Layers)*float64(o.Width)*float64(o.Context)*float64(tokens)
 	report := &StepReport{
 		Layers: o.Layers, Width: o.Width, Heads: o.Heads, Context: o.Context, Vocab: o.Vocab,
-		Batch: o.Batch, MicroBatch: o.MicroBatch, Threads: o.Threads, Pipeline: o.Pipeline, Data: o.Data, Schedule: p.Job.Layout.Schedule,
+		Batch: o.Batch, MicroBatch: o.MicroBatch, Threads: o.Threads, Pipeline: o.Pipeline, Data: o.Data, Schedule: p.Job.Layout.Schedule, Precision: p.Job.Train.Precision,
 		Steps: o.Steps, Warmup: o.Warmup, Level: d.Level().String(),
 		Parameters: r.Parameters, Tokens: tokens,
 		StepSeconds: seconds, TokensPerSecond: float64(tokens) / seconds,

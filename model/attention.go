@@ -27,7 +27,8 @@ func newAttentionInput(c GPTConfig, block string) *attentionInput {
 		Out:   []Port{c.stream(), c.qkv()},
 		Saved: normSaved,
 		Stash: []Port{c.normGrad()},
-		Work:  func(rows, context int) int { return rows * context * (c.Width + normWork) },
+		Work:  func(rows, context int) int { return rows * context * c.Width },
+		Sums:  normSums,
 	}}
 }
 
@@ -79,14 +80,14 @@ func (a attentionCore) Spec() Spec {
 		In:   []Port{a.c.stream(), a.c.qkv()},
 		Out:  []Port{a.c.stream(), a.c.attended()},
 		// The log of the sum of exponentials of each row of scores, [rows, heads, context].
-		Saved: []Port{{Name: "lse", PerToken: a.c.Heads}},
-		Work:  a.work,
+		Saved: []Port{{Name: "lse", PerToken: a.c.Heads, Float: true}},
+		Sums:  a.sums,
 	}
 }
 
-// work is the sums over headDim of attended times its gradient, [rows, heads, context] (Dao 2023, section 2.3): all
+// sums is those over headDim of attended times its gradient, [rows, heads, context] (Dao 2023, section 2.3): all
 // that AttentionBackward needs on any device.
-func (a attentionCore) work(rows, context int) int { return rows * a.c.Heads * context }
+func (a attentionCore) sums(rows, context int) int { return rows * a.c.Heads * context }
 
 func (a attentionCore) shape(rows, context int) device.AttentionShape {
 	return device.AttentionShape{Batch: rows, Tokens: context, Heads: a.c.Heads, HeadDim: a.c.Width / a.c.Heads}
@@ -98,7 +99,7 @@ func (a attentionCore) Forward(k device.Kernels, c *Call) {
 }
 
 func (a attentionCore) BackwardInput(k device.Kernels, c *Call) {
-	k.AttentionBackward(c.DIn[1], c.DOut[1], c.Out[1], c.Saved[0], c.In[1], c.Work, a.shape(c.Rows, c.Context))
+	k.AttentionBackward(c.DIn[1], c.DOut[1], c.Out[1], c.Saved[0], c.In[1], c.Sums, a.shape(c.Rows, c.Context))
 	k.Copy(c.DIn[0], c.DOut[0])
 }
 
@@ -132,7 +133,6 @@ func newAttentionOutput(c GPTConfig, block string) *attentionOutput {
 		In:    []Port{c.stream(), c.attended()},
 		Out:   []Port{c.stream()},
 		Stash: c.branchGrad(),
-		Work:  noWork,
 	}}
 }
 

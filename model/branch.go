@@ -6,22 +6,19 @@ import "github.com/troupe-train/troupe/device"
 // to the residual stream at its end.
 
 // normSaved are the statistics of a layer norm. Its output is made again where it is needed.
-var normSaved = []Port{{Name: "mean", PerToken: 1}, {Name: "rstd", PerToken: 1}}
+var normSaved = []Port{{Name: "mean", PerToken: 1, Float: true}, {Name: "rstd", PerToken: 1, Float: true}}
 
-// normWork is the scratch elements a token for the statistics that normAgain makes a second time.
-const normWork = 2
-
-// noWork is the Work of a segment that needs none.
-func noWork(rows, context int) int { return 0 }
+// normSums is the scratch memory for the statistics that normAgain makes a second time.
+func normSums(rows, context int) int { return 2 * rows * context }
 
 // normGrad is the gradient of the output of the layer norm, which the gradients of gain and bias need.
 func (c GPTConfig) normGrad() Port { return Port{Name: "norm gradient", PerToken: c.Width} }
 
 // normAgain makes the output of the layer norm of c.In[0] by c.Params[0] and c.Params[1] again, the same
-// bits as in Forward. It is [n, width] and lies in w, with n*normWork elements of statistics behind it.
+// bits as in Forward. It is [n, width] and lies in w.
 func normAgain(k device.Kernels, c *Call, w *scratch, n, width int) device.Slice {
-	y, mean, rstd := w.take(n*width), w.take(n), w.take(n)
-	k.LayerNorm(y, mean, rstd, c.In[0], c.Params[0], c.Params[1], n, width)
+	y := w.take(n * width)
+	k.LayerNorm(y, c.Sums.Sub(0, n), c.Sums.Sub(n, n), c.In[0], c.Params[0], c.Params[1], n, width)
 	return y
 }
 

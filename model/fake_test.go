@@ -22,5 +22,5 @@ func param(name string, shape ...int) model.Param       { return model.Param{Nam
 
 var (
 	x    = model.Port{Name: "x", PerToken: 4}
-	loss = model.Port{Name: "loss", PerToken: 1}
+	loss = model.Port{Name: "loss", PerToken: 1, Float: true}
 )

@@ -23,7 +23,8 @@ func newLogits(c GPTConfig) *logits {
 		Out:   []Port{{Name: "logits", PerToken: c.Vocab}},
 		Saved: normSaved,
 		Stash: []Port{c.normGrad()},
-		Work:  func(rows, context int) int { return rows * context * (c.Width + normWork) },
+		Work:  func(rows, context int) int { return rows * context * c.Width },
+		Sums:  normSums,
 	}}
 }
 
@@ -70,9 +71,8 @@ func (e crossEntropy) Spec() Spec {
 		Name:    "loss",
 		Targets: true,
 		In:      []Port{{Name: "logits", PerToken: e.vocab}},
-		Out:     []Port{{Name: "loss", PerToken: 1}},
-		Saved:   []Port{{Name: "lse", PerToken: 1}},
-		Work:    noWork,
+		Out:     []Port{{Name: "loss", PerToken: 1, Float: true}},
+		Saved:   []Port{{Name: "lse", PerToken: 1, Float: true}},
 	}
 }
 

@@ -8,23 +8,21 @@ type turnedAttention struct{ attentionCore }
 
 func (a turnedAttention) Spec() Spec {
 	s := a.attentionCore.Spec()
-	s.Work = func(rows, context int) int { return a.work(rows, context) + rows*context*3*a.c.Width }
+	s.Work = func(rows, context int) int { return rows * context * 3 * a.c.Width }
 	return s
 }
 
 func (a turnedAttention) Forward(k device.Kernels, c *Call) {
-	w, s := scratch{c.Work}, a.shape(c.Rows, c.Context)
-	qkv := w.take(c.tokens() * 3 * a.c.Width)
+	qkv, s := c.Work, a.shape(c.Rows, c.Context)
 	k.RoPE(qkv, c.In[1], s)
 	k.Attention(c.Out[1], c.Saved[0], qkv, s)
 	k.Copy(c.Out[0], c.In[0])
 }
 
 func (a turnedAttention) BackwardInput(k device.Kernels, c *Call) {
-	w, s := scratch{c.Work}, a.shape(c.Rows, c.Context)
-	qkv, work := w.take(c.tokens()*3*a.c.Width), w.take(a.work(c.Rows, c.Context))
+	qkv, s := c.Work, a.shape(c.Rows, c.Context)
 	k.RoPE(qkv, c.In[1], s)
-	k.AttentionBackward(c.DIn[1], c.DOut[1], c.Out[1], c.Saved[0], qkv, work, s)
+	k.AttentionBackward(c.DIn[1], c.DOut[1], c.Out[1], c.Saved[0], qkv, c.Sums, s)
 	k.RoPEBackward(c.DIn[1], c.DIn[1], s)
 	k.Copy(c.DIn[0], c.DOut[0])
 }
@@ -88,7 +86,8 @@ func newGatedMLP(c GPTConfig, block string) *gatedMLP {
 		Out:   []Port{c.stream()},
 		Saved: append(rmsSaved[:1:1], Port{Name: "gates", PerToken: 2 * hidden}),
 		Stash: append([]Port{c.normGrad(), {Name: "gates gradient", PerToken: 2 * hidden}}, c.branchGrad()...),
-		Work:  func(rows, context int) int { return rows * context * (c.Width + 1 + hidden) },
+		Work:  func(rows, context int) int { return rows * context * (c.Width + hidden) },
+		Sums:  rmsSums,
 	}}
 }
 

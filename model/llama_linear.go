@@ -3,13 +3,16 @@ package model
 import "github.com/troupe-train/troupe/device"
 
 // rmsSaved is the statistic of an RMS norm. Its output is made again where it is needed.
-var rmsSaved = []Port{{Name: "rstd", PerToken: 1}}
+var rmsSaved = []Port{{Name: "rstd", PerToken: 1, Float: true}}
+
+// rmsSums is the scratch memory for the statistic that rmsAgain makes a second time.
+func rmsSums(rows, context int) int { return rows * context }
 
 // rmsAgain makes the output of the RMS norm of c.In[0] by c.Params[0] again, the same bits as in Forward. It is
-// [n, width] and lies in w, with n elements of statistics behind it.
+// [n, width] and lies in w.
 func rmsAgain(k device.Kernels, c *Call, w *scratch, n, width int) device.Slice {
-	y, rstd := w.take(n*width), w.take(n)
-	k.RMSNorm(y, rstd, c.In[0], c.Params[0], n, width)
+	y := w.take(n * width)
+	k.RMSNorm(y, c.Sums.Sub(0, n), c.In[0], c.Params[0], n, width)
 	return y
 }
 
@@ -38,7 +41,8 @@ func newRMSLinear(c GPTConfig, name, gain string, weight Param, out Port, passes
 		Out:    ports,
 		Saved:  rmsSaved,
 		Stash:  []Port{c.normGrad()},
-		Work:   func(rows, context int) int { return rows * context * (c.Width + 1) },
+		Work:   func(rows, context int) int { return rows * context * c.Width },
+		Sums:   rmsSums,
 	}}
 }
 

@@ -41,7 +41,8 @@ func newMLP(c GPTConfig, block string) *mlp {
 		Out:   []Port{c.stream()},
 		Saved: append(normSaved[:2:2], Port{Name: "hidden", PerToken: hidden}),
 		Stash: append([]Port{c.normGrad(), {Name: "hidden gradient", PerToken: hidden}}, c.branchGrad()...),
-		Work:  func(rows, context int) int { return rows * context * (c.Width + normWork + hidden) },
+		Work:  func(rows, context int) int { return rows * context * (c.Width + hidden) },
+		Sums:  normSums,
 	}}
 }
 

@@ -7,15 +7,24 @@ import (
 )
 
 // Port is one tensor that a segment reads or writes. For a micro-batch of rows sequences of
-// context tokens it has rows*context*PerToken + rows*PerRow elements of the device's Float type.
+// context tokens it has rows*context*PerToken + rows*PerRow elements: of the type that the job stores tensors in,
+// or, with Float, of the device's Float type: statistics and losses.
 type Port struct {
 	Name     string
 	PerToken int
 	PerRow   int
+	Float    bool
 }
 
 // Len is the elements of the port for a micro-batch.
 func (p Port) Len(rows, context int) int { return rows*context*p.PerToken + rows*p.PerRow }
+
+func (p Port) String() string {
+	if p.Float {
+		return fmt.Sprintf("{%s %d %d float}", p.Name, p.PerToken, p.PerRow)
+	}
+	return fmt.Sprintf("{%s %d %d}", p.Name, p.PerToken, p.PerRow)
+}
 
 // Init says how a parameter starts. It is a pure function of (seed, name, element).
 type Init struct {
@@ -59,6 +68,14 @@ type Cost struct {
 	Bytes float64
 }
 
+// Scratch is the elements of one of the functions Work and Sums of a Spec.
+func Scratch(of func(rows, context int) int, rows, context int) int {
+	if of == nil {
+		return 0
+	}
+	return of(rows, context)
+}
+
 // Add returns the sum of two costs.
 func (c Cost) Add(d Cost) Cost {
 	return Cost{c.Forward + d.Forward, c.BackwardInput + d.BackwardInput, c.BackwardWeight + d.BackwardWeight, c.Bytes + d.Bytes}
@@ -79,8 +96,9 @@ type Spec struct {
 	Saved []Port
 	// Stash is written by BackwardInput and kept until BackwardWeight.
 	Stash []Port
-	// Work is scratch memory of each of the three calls, in elements.
-	Work func(rows, context int) int
+	// Work is scratch memory of each of the three calls, in elements of the type of ports; Sums is more of it, in
+	// elements of the device's Float type. Nil stands for none.
+	Work, Sums func(rows, context int) int
 }
 
 // Segment is the unit of compute: a part of a layer that runs without communication inside.
@@ -118,7 +136,7 @@ type Call struct {
 	Saved, Stash    []device.Slice
 	DOut, DIn       []device.Slice
 	Grads           []device.Slice // one for each parameter, same order
-	Work            device.Slice
+	Work, Sums      device.Slice
 }
 
 // Layer is a unit of the partition: stages hold whole layers. One port leads from layer to layer.
@@ -223,8 +241,8 @@ func New(kind string, context, vocab int, layers []Layer) (*Model, error) {
 			return nil, fmt.Errorf("model: layer %d (%s) writes %d ports; between layers there is exactly one", li, layers[li].Name, len(out))
 		}
 	}
-	if len(before) != 1 || before[0] != (Port{Name: "loss", PerToken: 1}) {
-		return nil, fmt.Errorf("model: the last segment writes %v; it must write the one port {loss 1 0}", before)
+	if len(before) != 1 || before[0] != (Port{Name: "loss", PerToken: 1, Float: true}) {
+		return nil, fmt.Errorf("model: the last segment writes %v; it must write the one port {loss 1 0 float}", before)
 	}
 
 	// Buckets in the order in which their first parameter appears.

@@ -154,7 +154,7 @@ func (w *whole) forward(x batch) [][]float64 {
 				LossScale: 1 / float64(rows*context), In: out, DIn: dOut,
 				Out: w.allocPorts(sp.Out, rows, context), DOut: w.allocPorts(sp.Out, rows, context),
 				Saved: w.allocPorts(sp.Saved, rows, context), Stash: w.allocPorts(sp.Stash, rows, context),
-				Work: w.alloc(sp.Work(rows, context))}
+				Work: w.alloc(model.Scratch(sp.Work, rows, context)), Sums: w.alloc(model.Scratch(sp.Sums, rows, context))}
 			if sp.Tokens {
 				c.Tokens = tokens
 			}

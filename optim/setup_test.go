@@ -37,7 +37,7 @@ func ledger(t *testing.T) *model.Model {
 			Params: []model.Param{tied, {Name: "big", Shape: []int{3, 1000}, Init: normal, Decay: true}, {Name: "gain", Shape: []int{7}, Init: model.Init{Kind: model.Ones}}},
 		}}}},
 		{Name: "last", Segments: []model.Segment{lines{model.Spec{
-			Name: "last", Targets: true, In: x, Out: []model.Port{{Name: "loss", PerToken: 1}}, Work: work,
+			Name: "last", Targets: true, In: x, Out: []model.Port{{Name: "loss", PerToken: 1, Float: true}}, Work: work,
 			Params: []model.Param{{Name: "exact", Shape: []int{2, 1024}, Init: normal, Decay: true}, {Name: "bias", Shape: []int{3}}, tied},
 		}}}},
 	})

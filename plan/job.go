@@ -46,12 +46,18 @@ type Train struct {
 	Optimizer  Optimizer `yaml:"optimizer"`
 	Seed       uint64    `yaml:"seed"`       // default 1
 	Accumulate string    `yaml:"accumulate"` // tree; default tree
+	// Precision is what stages store weights and activations in: f32; or bf16, with sums, gradients of weights and what the
+	// optimizer keeps in float32. Default f32.
+	Precision string `yaml:"precision"`
 	// Threads of each process. 0: all cores, or a part of them where several processes are launched on one machine. Default 0.
 	Threads int `yaml:"threads"`
 	// MemoryLimit is bytes for each actor; 0: no limit. Default 0.
 	MemoryLimit int64    `yaml:"memory_limit"`
 	Evaluate    Evaluate `yaml:"evaluate"`
 }
+
+// The precisions of Train.
+const F32, BF16 = "f32", "bf16"
 
 // Evaluate says when the held-out loss is measured.
 type Evaluate struct {
@@ -156,6 +162,7 @@ func Defaults() *Job {
 		Train: Train{
 			Seed:       1,
 			Accumulate: "tree",
+			Precision:  F32,
 			Optimizer: Optimizer{
 				Kind: "adamw", LR: 3e-4, MinLR: -1, Decay: "none",
 				Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Clip: 1,

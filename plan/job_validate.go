@@ -182,6 +182,7 @@ func (j *Job) checkTrain() *JobError {
 		needed("train.batch", t.Batch, maxBatch),
 		needed("train.micro_batch", t.MicroBatch, maxBatch),
 		choice("train.accumulate", t.Accumulate, "tree"),
+		choice("train.precision", t.Precision, F32, BF16),
 		whole("train.threads", t.Threads, 0, 1<<16),
 		whole("train.memory_limit", t.MemoryLimit, 0, maxBytes),
 		whole("train.evaluate.every", t.Evaluate.Every, 0, maxSteps),

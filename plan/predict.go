@@ -7,7 +7,7 @@ import "github.com/troupe-train/troupe/model"
 // fails, but in predictRecovery. The memory of an actor is that at its highest point in any phase, so
 // the parts are those of one moment and sum to the peak.
 //
-// Elements are taken as float32. Left out are what is not charged to an account: the programs and
+// Floating-point elements are float32, or what train.precision says. Left out are what is not charged to an account: the programs and
 // the plan, reports, what the kernels of a device use inside, and the frames of the transport.
 // Messages from other nodes are charged from when they are sent, at the speed of equal devices:
 // how early they come in truth depends on the run.

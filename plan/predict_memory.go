@@ -1,6 +1,10 @@
 package plan
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/troupe-train/troupe/model"
+)
 
 // What memory is for, as the labels of a device account.
 const (
@@ -15,6 +19,23 @@ const (
 
 // elementBytes is the size of a float32 and an int32, statBytes that of a float64.
 const elementBytes, statBytes = 4, 8
+
+// stored is the size of an element of what stages store.
+func (j *Job) stored() int64 {
+	if j.Train.Precision == BF16 {
+		return 2
+	}
+	return elementBytes
+}
+
+// portBytes is the size of a tensor of a micro-batch.
+func (m *memory) portBytes(p model.Port, rows int) int64 {
+	n := int64(p.Len(rows, m.pl.Model.Context))
+	if p.Float {
+		return elementBytes * n
+	}
+	return m.pl.Job.stored() * n
+}
 
 // account is what an actor holds, by purpose, and what it held when that was the most.
 type account struct {
@@ -136,7 +157,7 @@ func (m *memory) found() {
 			for _, b := range m.pl.Model.LayerBuckets(layer) {
 				if !seen[b] {
 					seen[b] = true
-					m.take(parameterBytes, elementBytes*int64(m.pl.Model.Buckets()[b].Len))
+					m.take(parameterBytes, m.pl.Job.stored()*int64(m.pl.Model.Buckets()[b].Len))
 				}
 			}
 		}
@@ -187,7 +208,7 @@ func (m *memory) bytes(v Value) int64 {
 	case Tokens, Targets:
 		return elementBytes * int64(rows()) * int64(m.pl.Model.Context)
 	case Activation, ActivationGrad:
-		return elementBytes * int64(m.pl.Model.In(v.Index)[0].Len(rows(), m.pl.Model.Context))
+		return m.portBytes(m.pl.Model.In(v.Index)[0], rows())
 	case Gradient, Reduced, Parameters:
 		return elementBytes * int64(m.pl.Buckets[v.Index].Pieces[v.Piece].Len())
 	case Loss, Verdict:

@@ -80,15 +80,15 @@ func (m *memory) segments(op *Op) []model.Spec {
 func (m *memory) ports(purpose int, ports []model.Port, op *Op) []*buffer {
 	var buffers []*buffer
 	for _, p := range ports {
-		n := p.Len(batchesOf(m.pl, m.phase)[op.Micro].Rows, m.pl.Model.Context)
-		buffers = append(buffers, m.alloc(purpose, elementBytes*int64(n)))
+		buffers = append(buffers, m.alloc(purpose, m.portBytes(p, batchesOf(m.pl, m.phase)[op.Micro].Rows)))
 	}
 	return buffers
 }
 
 // work charges scratch memory for the time of a call.
 func (m *memory) work(s model.Spec, op *Op) {
-	n := elementBytes * int64(s.Work(batchesOf(m.pl, m.phase)[op.Micro].Rows, m.pl.Model.Context))
+	rows, context := batchesOf(m.pl, m.phase)[op.Micro].Rows, m.pl.Model.Context
+	n := m.pl.Job.stored()*int64(model.Scratch(s.Work, rows, context)) + elementBytes*int64(model.Scratch(s.Sums, rows, context))
 	m.take(workBytes, n)
 	m.take(workBytes, -n)
 }

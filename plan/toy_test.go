@@ -38,7 +38,7 @@ func toy(n int) *model.Model {
 			b.spec.Params = append(b.spec.Params, tied)
 		}
 		if i == n-1 {
-			b.spec.Out, b.spec.Targets, b.cost = []model.Port{{Name: "loss", PerToken: 1}}, true, 2*vocab*width
+			b.spec.Out, b.spec.Targets, b.cost = []model.Port{{Name: "loss", PerToken: 1, Float: true}}, true, 2*vocab*width
 			if n > 1 {
 				b.spec.Params = append(b.spec.Params, tied)
 			}

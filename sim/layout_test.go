@@ -30,6 +30,7 @@ func TestLayouts(t *testing.T) {
 		{[]string{"train.batch=5", "train.micro_batch=2", "model.width=24", "model.layers=1"}, 3},
 		{[]string{"train.batch=7", "train.micro_batch=1", "train.optimizer.kind=sgd", "train.optimizer.momentum=0.9", "model.layers=5"}, 7},
 		{[]string{"train.batch=3", "train.micro_batch=2", "model.kind=llama", "model.layers=1"}, 2},
+		{[]string{"train.batch=5", "train.micro_batch=2", "train.precision=bf16", "model.layers=2"}, 3},
 	} {
 		want, _ := simulate(t, d, tiny(t, c.set...), sim.Config{})
 		for _, pipeline := range []int{1, 2, 3, 4, 9} {

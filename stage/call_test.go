@@ -52,7 +52,7 @@ func TestCalls(t *testing.T) {
 	first := probe{model.Spec{Name: "first", Tokens: true, Params: []model.Param{tied, {Name: "a", Shape: []int{2}}}, Out: x,
 		Saved: []model.Port{{Name: "s", PerRow: 7}}, Work: func(rows, context int) int { return 0 }}, &calls}
 	last := probe{model.Spec{Name: "last", Targets: true, Params: []model.Param{{Name: "b", Shape: []int{4}}, tied}, In: x,
-		Out: []model.Port{{Name: "loss", PerToken: 1}}, Stash: []model.Port{{Name: "d", PerToken: 2}},
+		Out: []model.Port{{Name: "loss", PerToken: 1, Float: true}}, Stash: []model.Port{{Name: "d", PerToken: 2}},
 		Work: func(rows, context int) int { return 10*rows + context }}, &calls}
 	m, err := model.New("probe", 4, 9, []model.Layer{{Name: "one", Segments: []model.Segment{first}}, {Name: "two", Segments: []model.Segment{last}}})
 	if err != nil {

@@ -215,14 +215,15 @@ const (
 
 // run makes one call with the scratch memory that the segment asks for.
 func (c *Chunk) run(k device.Kernels, s *segment, call *model.Call, p pass) error {
-	if n := s.spec.Work(call.Rows, call.Context); n > 0 {
-		w, err := c.alloc(device.Workspace, n)
-		if err != nil {
-			return fmt.Errorf("segment %s of layer %d: %w", s.spec.Name, s.layer, err)
-		}
-		defer w.Release()
-		call.Work = w
+	var err error
+	if call.Work, err = c.scratch(s, c.weights.store, model.Scratch(s.spec.Work, call.Rows, call.Context)); err != nil {
+		return err
 	}
+	defer giveBack(call.Work)
+	if call.Sums, err = c.scratch(s, c.weights.device.Float(), model.Scratch(s.spec.Sums, call.Rows, call.Context)); err != nil {
+		return err
+	}
+	defer giveBack(call.Sums)
 	switch p {
 	case forward:
 		s.Forward(k, call)
@@ -234,22 +235,39 @@ func (c *Chunk) run(k device.Kernels, s *segment, call *model.Call, p pass) erro
 	return nil
 }
 
+// scratch is memory for one call, or the zero Slice for no elements.
+func (c *Chunk) scratch(s *segment, t device.DType, n int) (device.Slice, error) {
+	if n == 0 {
+		return device.Slice{}, nil
+	}
+	w, err := c.weights.device.Alloc(c.weights.account, device.Workspace, t, n)
+	if err != nil {
+		return w, fmt.Errorf("segment %s of layer %d: %w", s.spec.Name, s.layer, err)
+	}
+	return w, nil
+}
+
+func giveBack(s device.Slice) {
+	if !s.IsZero() {
+		s.Release()
+	}
+}
+
 // ports allocates tensors for a micro-batch; those that it could are in list when it fails. What
 // leaves the chunk is charged as Messages: it lives in the outbox until the commit.
 func (c *Chunk) ports(list []device.Slice, label device.Label, ports []model.Port, b MicroBatch) error {
 	for i, p := range ports {
-		x, err := c.alloc(label, p.Len(b.Rows, b.Context))
+		t := c.weights.store
+		if p.Float {
+			t = c.weights.device.Float()
+		}
+		x, err := c.weights.device.Alloc(c.weights.account, label, t, p.Len(b.Rows, b.Context))
 		if err != nil {
 			return fmt.Errorf("tensor %s of %d rows: %w", p.Name, b.Rows, err)
 		}
 		list[i] = x
 	}
 	return nil
-}
-
-func (c *Chunk) alloc(l device.Label, n int) (device.Slice, error) {
-	d := c.weights.device
-	return d.Alloc(c.weights.account, l, d.Float(), n)
 }
 
 func find(ports []model.Port, name string) int {

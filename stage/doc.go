@@ -8,7 +8,7 @@
 //
 // A Chunk is of use without any plan: `troupe generate` runs one over the whole model.
 //
-//	w, err := stage.NewWeights(dev, account, m, plan.Range{Lo: 0, Hi: len(m.Layers)})
+//	w, err := stage.NewWeights(dev, dev.Float(), account, m, plan.Range{Lo: 0, Hi: len(m.Layers)})
 //	...fill w.Vector(b) for every bucket b of the model
 //	c := stage.NewChunk(w, plan.Range{Lo: 0, Hi: len(m.Layers)})
 //	logits, err := c.ForwardTo(k, "logits", stage.MicroBatch{Rows: 1, Context: n, Tokens: tokens}, device.Slice{})

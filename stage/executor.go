@@ -47,7 +47,11 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	if !ok || id.Role() != "stage" || rank >= len(p.Stages) {
 		return nil, fmt.Errorf("stage: %q is not a stage of a pipeline of %d", id, len(p.Stages))
 	}
-	w, err := NewWeights(d, account, p.Model, p.Stages[rank])
+	store := d.Float()
+	if p.Job.Train.Precision == plan.BF16 {
+		store = device.BF16
+	}
+	w, err := NewWeights(d, store, account, p.Model, p.Stages[rank])
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +162,7 @@ func (x *Executor) forward(k device.Kernels, round plan.Round, op *plan.Op, in [
 		switch v.Kind {
 		case plan.Activation:
 			n := c.segments[0].spec.In[0].Len(b.Rows, context)
-			input, err = machine.TensorOf(v, in[i], x.device.Float(), n)
+			input, err = machine.TensorOf(v, in[i], x.weights.store, n)
 		case plan.Tokens:
 			b.Tokens, err = machine.TensorOf(v, in[i], device.I32, b.Rows*context)
 		case plan.Targets:
@@ -202,7 +206,7 @@ func (x *Executor) backwardInput(k device.Kernels, op *plan.Op, in []machine.Pay
 	for i, v := range op.Reads {
 		if v.Kind == plan.ActivationGrad {
 			n := t.chunk.segments[len(t.chunk.segments)-1].spec.Out[0].Len(t.batch.Rows, t.batch.Context)
-			if dout, err = machine.TensorOf(v, in[i], x.device.Float(), n); err != nil {
+			if dout, err = machine.TensorOf(v, in[i], x.weights.store, n); err != nil {
 				return nil, err
 			}
 		}

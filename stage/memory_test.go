@@ -17,7 +17,7 @@ func TestOutOfMemory(t *testing.T) {
 	defer release(mb)
 	passes := func(account *device.Account) error {
 		b.account = account
-		w, err := stage.NewWeights(b.device, account, b.model, all)
+		w, err := stage.NewWeights(b.device, b.device.Float(), account, b.model, all)
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func (b *bench) do(work func(device.Kernels) error) error {
 // weights are those of some layers, with made-up values that depend on the parameter alone.
 func (b *bench) weights(layers plan.Range) *stage.Weights {
 	b.t.Helper()
-	w, err := stage.NewWeights(b.device, b.account, b.model, layers)
+	w, err := stage.NewWeights(b.device, b.device.Float(), b.account, b.model, layers)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -12,20 +12,25 @@ import (
 type Weights struct {
 	model   *model.Model
 	device  device.Device
+	store   device.DType
 	account *device.Account
 	layers  plan.Range
 	vectors map[int]device.Slice
 }
 
-// NewWeights allocates the vectors, with undefined contents.
-func NewWeights(d device.Device, account *device.Account, m *model.Model, layers plan.Range) (*Weights, error) {
-	w := &Weights{model: m, device: d, account: account, layers: layers, vectors: map[int]device.Slice{}}
+// NewWeights allocates the vectors, with undefined contents, of the type that tensors are stored in: the device's Float
+// type, or BF16 on a device of F32.
+func NewWeights(d device.Device, store device.DType, account *device.Account, m *model.Model, layers plan.Range) (*Weights, error) {
+	if store != d.Float() && (store != device.BF16 || d.Float() != device.F32) {
+		return nil, fmt.Errorf("tensors cannot be stored as %s on device %s, which works in %s", store, d.Name(), d.Float())
+	}
+	w := &Weights{model: m, device: d, store: store, account: account, layers: layers, vectors: map[int]device.Slice{}}
 	for l := layers.Lo; l < layers.Hi; l++ {
 		for _, b := range m.LayerBuckets(l) {
 			if _, ok := w.vectors[b]; ok {
 				continue
 			}
-			v, err := d.Alloc(account, device.Parameters, d.Float(), m.Buckets()[b].Len)
+			v, err := d.Alloc(account, device.Parameters, store, m.Buckets()[b].Len)
 			if err != nil {
 				w.Release()
 				return nil, fmt.Errorf("parameters of bucket %d (%s): %w", b, m.Buckets()[b].Name, err)
@@ -36,7 +41,7 @@ func NewWeights(d device.Device, account *device.Account, m *model.Model, layers
 	return w, nil
 }
 
-// Vector is the flat vector of a bucket, of the device's Float type. It panics when no layer of the range uses the bucket.
+// Vector is the flat vector of a bucket. It panics when no layer of the range uses the bucket.
 func (w *Weights) Vector(bucket int) device.Slice {
 	v, ok := w.vectors[bucket]
 	if !ok {

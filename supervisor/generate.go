@@ -82,7 +82,7 @@ func OpenGenerator(dir string) (*Generator, error) {
 func (g *Generator) load(c *checkpoint.Checkpoint) error {
 	all := plan.Range{Hi: len(g.model.Layers)}
 	var err error
-	if g.weights, err = stage.NewWeights(g.device, g.account, g.model, all); err != nil {
+	if g.weights, err = stage.NewWeights(g.device, g.device.Float(), g.account, g.model, all); err != nil {
 		return err
 	}
 	g.chunk = stage.NewChunk(g.weights, all)

@@ -169,6 +169,29 @@ func TestOneActorFails(t *testing.T) {
 	}
 }
 
+// TestOneActorFailsInBF16: what is stored in fewer bits is restored with the same ones.
+func TestOneActorFailsInBF16(t *testing.T) {
+	job := func() *plan.Job { return testRunJob(t, "train.precision=bf16") }
+	want, told, err := runJob(t, job(), "")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+	}
+	if plain, err := undisturbed(); err != nil || want.WeightsSHA256 == plain {
+		t.Errorf("the weights are those of f32 (%v)", err)
+	}
+	for _, f := range []string{
+		"kill stage.p0.d0 at send value activation micro-batch 1 of train step 2",
+		"panic stage.p1.d1 at backward-weight micro-batch 2 of train step 5",
+		"kill shard.p0.d1 at receive value gradient number 3 of train step 2",
+		"panic mirror.p1.d0 at advance of train step 3",
+	} {
+		r, told, err := runJob(t, job(), f)
+		if err != nil || r.WeightsSHA256 != want.WeightsSHA256 || r.Restarts != 1 {
+			t.Errorf("%s: %v, %+v\n%s", f, err, r, strings.Join(told, "\n"))
+		}
+	}
+}
+
 // TestJobResumes: an actor that always fails makes the job go back to its newest checkpoint, and in the end stops it.
 func TestJobResumes(t *testing.T) {
 	want, err := undisturbed()

@@ -36,6 +36,9 @@ func TestWeightsDoNotDependOnTheLayout(t *testing.T) {
 		{name: "ragged", set: []string{"train.micro_batch=4", "model.dropout=0.1"}, pipelines: []int{1, 3}, data: []int{1, 2, 3}},
 		{name: "llama", set: []string{"model.kind=llama", "model.dropout=0.1"}, pipelines: []int{1, 3}, data: []int{1, 2},
 			more: [][]string{{"train.threads=1"}, {"train.threads=3"}}},
+		{name: "bf16", set: []string{"train.precision=bf16", "model.dropout=0.1"}, pipelines: []int{1, 2, 3}, data: []int{1, 2, 3},
+			more: [][]string{{"train.threads=1"}, {"train.threads=3"}}},
+		{name: "bf16 llama", set: []string{"train.precision=bf16", "model.kind=llama", "train.micro_batch=4"}, pipelines: []int{1, 3}, data: []int{1, 2}},
 		{name: "sgd", set: []string{"train.optimizer.kind=sgd", "train.optimizer.momentum=0.9", "train.steps=5"}, pipelines: []int{1, 3}, data: []int{1, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -136,6 +136,8 @@ func TestPeaksArePredicted(t *testing.T) {
 		{"layout.pipeline=3", "layout.schedule=gpipe", "train.batch=16"},
 		{"layout.pipeline=2", "layout.data=2"},
 		{"layout.data=3", "train.batch=14", "train.optimizer.kind=sgd"},
+		{"layout.pipeline=1", "train.precision=bf16"},
+		{"layout.pipeline=3", "layout.data=2", "train.precision=bf16"},
 	} {
 		set = with(set, "train.steps=3", "model.width=32", "model.context=16")
 		j := job(t, set...)

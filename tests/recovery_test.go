@@ -96,6 +96,7 @@ func TestNodesDie(t *testing.T) {
 		{"a node", 4, []string{"layout.pipeline=2", "layout.data=2"}, []int{4}},
 		{"the first stage", 4, []string{"layout.pipeline=4"}, []int{1}},
 		{"one after the other", 4, []string{"layout.pipeline=2", "layout.data=2"}, []int{2, 3}},
+		{"in bf16", 2, []string{"layout.pipeline=2", "train.precision=bf16"}, []int{2}},
 		{"half of all", 2, []string{"layout.pipeline=3"}, []int{1}},
 		{"with a spare", 3, []string{"layout.pipeline=2", "cluster.spares=1"}, []int{2}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,6 +47,35 @@ func TestResumeElsewhere(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", g, w)
 			}
 		})
+	}
+}
+
+// TestPrecision: bf16 learns what f32 does, with less memory; what it saves is float32 and can be resumed in either.
+func TestPrecision(t *testing.T) {
+	save := "save.dir=" + t.TempDir()
+	set := []string{"layout.pipeline=2", "train.steps=60", "model.width=64", "model.context=16"}
+	half := with(set, "train.precision=bf16")
+	full, stored := train(t, set), train(t, half)
+	lossOf := func(r *supervisor.Result) float64 { return r.Validation[len(r.Validation)-1].Loss }
+	began := full.Validation[0].Loss
+	if d := lossOf(stored) - lossOf(full); stored.WeightsSHA256 == full.WeightsSHA256 || math.Abs(d) > 0.05*(began-lossOf(full)) {
+		t.Errorf("bf16 comes from %g to %g, f32 to %g", began, lossOf(stored), lossOf(full))
+	}
+	for id, bytes := range stored.PeakBytes {
+		if strings.HasPrefix(string(id), "stage") && bytes >= full.PeakBytes[id] {
+			t.Errorf("%s holds %d bytes in bf16 and %d in f32", id, bytes, full.PeakBytes[id])
+		}
+	}
+	if a, b := stored.SentBytes["activation"], full.SentBytes["activation"]; 2*a != b {
+		t.Errorf("%d bytes of activations are sent in bf16, %d in f32", a, b)
+	}
+	train(t, with(half, save), supervisor.WithStopAt(30))
+	if r := train(t, with(half, save), supervisor.WithResume()); r.WeightsSHA256 != stored.WeightsSHA256 {
+		t.Errorf("resumed in bf16: weights %s, want %s", r.WeightsSHA256, stored.WeightsSHA256)
+	}
+	train(t, with(half, save), supervisor.WithStopAt(30), supervisor.WithOverwrite())
+	if r := train(t, with(set, save), supervisor.WithResume()); r.Steps != 60 || math.Abs(lossOf(r)-lossOf(full)) > 0.05*(began-lossOf(full)) {
+		t.Errorf("resumed in f32: step %d, loss %g", r.Steps, lossOf(r))
 	}
 }
 

@@ -42,7 +42,7 @@ type benchFlags struct {
 }
 
 func (o *benchFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&o.level, "level", "", "processor instructions of the kernels: portable, avx2 or avx512; the highest that there is when not given")
+	c.Flags().StringVar(&o.level, "level", "", "processor instructions of the kernels: portable, avx2, avx512 or avx512bf16; the highest that there is when not given")
 	c.Flags().BoolVar(&o.json, "json", false, "print one JSON object")
 }
 
@@ -97,7 +97,7 @@ func benchGEMMCommand() *cobra.Command {
 	}
 	o.register(c)
 	f := c.Flags()
-	f.StringSliceVar(&shapes, "shape", nil, "MxNxK, with :at or :bt behind it for an operand that is stored transposed; may be repeated")
+	f.StringSliceVar(&shapes, "shape", nil, "MxNxK, with :at or :bt behind it for an operand that is stored transposed, and :bf16 for bfloat16; may be repeated")
 	f.IntSliceVar(&threads, "threads", defaultThreads(), "numbers of threads to measure")
 	f.IntVar(&repetitions, "repeat", bench.Repetitions, "how often each product is timed; the median counts")
 	return c
@@ -193,5 +193,6 @@ func benchStepCommand() *cobra.Command {
 	f.IntVar(&p.Pipeline, "pipeline", 1, "pipeline stages")
 	f.IntVar(&p.Data, "data", 1, "data ranks")
 	f.StringVar(&p.Schedule, "schedule", "1f1b", "pipeline schedule")
+	f.StringVar(&p.Precision, "precision", "f32", "what weights and activations are stored in: f32 or bf16")
 	return c
 }

@@ -337,3 +337,33 @@ func TestFillOfOtherTypes(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAdamWPastCaches: a step of many elements writes past the caches where memory is aligned, with the bits of one
+// that does not.
+func TestAdamWPastCaches(t *testing.T) {
+	for _, level := range Levels() {
+		r := newRigAt(t, device.F32, level, 2)
+		const n = pastCaches + 8192 + 37
+		h := device.AdamW{LR: 0.01, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Decay: 0.1, Step: 3, GradScale: 0.5}
+		w, m, v, g := r.randomStat(n), r.randomStat(n), r.randomStat(n), r.randomStat(n)
+		squares := values(v)
+		for i := range squares {
+			squares[i] *= squares[i]
+		}
+		v = r.statOf(squares)
+		next, m2, v2 := r.stat(n), r.stat(n), r.stat(n)
+		want, wantM, wantV := r.stat(n), r.stat(n), r.stat(n)
+		r.do(func(k device.Kernels) {
+			k.AdamW(next, m2, v2, w, m, v, g, h)
+			for lo := 0; lo < n; lo += 1000 { // too few to go past the caches, and not aligned
+				part := func(s device.Slice) device.Slice { return s.Sub(lo, min(1000, n-lo)) }
+				k.AdamW(part(want), part(wantM), part(wantV), part(w), part(m), part(v), part(g), h)
+			}
+		})
+		for _, x := range [][2]device.Slice{{next, want}, {m2, wantM}, {v2, wantV}} {
+			if !slices.Equal(x[0].HostBytes(), x[1].HostBytes()) {
+				t.Errorf("%s: other bits", level)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/troupe-train/troupe/device"
 )
@@ -15,9 +16,17 @@ type adamwTask[T Float] struct {
 	gradScale, beta1, rest1, beta2, rest2, step, rsqrt, epsilon, decay T
 }
 
+// pastCaches is the elements from which on a step writes past the caches: its seven vectors are then more than a cache
+// holds from one step to the next.
+const pastCaches = 1 << 18
+
 func (t *adamwTask[T]) tile(i int, _ *worker) {
 	lo, hi := span(i, len(t.next), tileElements)
-	t.ops.adamw(first(t.next[lo:hi]), first(t.m2[lo:hi]), first(t.v2[lo:hi]), first(t.w[lo:hi]), first(t.m[lo:hi]), first(t.v[lo:hi]), first(t.grad[lo:hi]),
+	step := t.ops.adamw
+	if len(t.next) >= pastCaches && isAligned(t.next) && isAligned(t.m2) && isAligned(t.v2) {
+		step = t.ops.adamwPast
+	}
+	step(first(t.next[lo:hi]), first(t.m2[lo:hi]), first(t.v2[lo:hi]), first(t.w[lo:hi]), first(t.m[lo:hi]), first(t.v[lo:hi]), first(t.grad[lo:hi]),
 		hi-lo, t.gradScale, t.beta1, t.rest1, t.beta2, t.rest2, t.step, t.rsqrt, t.epsilon, t.decay)
 }
 
@@ -33,6 +42,9 @@ func (k *kernels[T]) AdamW(next, m2, v2, w, m, v, grad device.Slice, h device.Ad
 	}
 	k.pool.run(&k.adamw, tilesOf(n, tileElements))
 }
+
+// isAligned reports whether a vector begins at the start of a cache line.
+func isAligned[T Float](v []T) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(v)))%align == 0 }
 
 type sgdTask[T Float] struct {
 	ops                            *rowOps[T]

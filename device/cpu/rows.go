@@ -44,8 +44,8 @@ type rowOps[T Float] struct {
 	widen  func(dst *T, src *BFloat16, n int)
 	narrow func(dst *BFloat16, src *T, n int)
 
-	adamw func(next, m2, v2, w, m, v, grad *T, n int, gradScale, beta1, rest1, beta2, rest2, step, rsqrt, epsilon, decay T)
-	sgd   func(next, m2, w, m, grad *T, n int, gradScale, momentum, lr, decay T)
+	adamw, adamwPast func(next, m2, v2, w, m, v, grad *T, n int, gradScale, beta1, rest1, beta2, rest2, step, rsqrt, epsilon, decay T)
+	sgd              func(next, m2, w, m, grad *T, n int, gradScale, momentum, lr, decay T)
 }
 
 // first is the pointer to the elements of s; it may be passed on where s is empty.
@@ -82,6 +82,7 @@ func portableRows[T Float]() *rowOps[T] {
 		widen:           widenBlocks[T],
 		narrow:          narrowBlocks[T],
 		adamw:           adamwRow[T],
+		adamwPast:       adamwRow[T],
 		sgd:             sgdRow[T],
 	}
 }

@@ -122,6 +122,11 @@ func rmsWeightAVX512(dgain *float32, dy *float32, x *float32, rstd *float32, n i
 //go:noescape
 func adamwAVX512(next *float32, m2 *float32, v2 *float32, w *float32, m *float32, v *float32, grad *float32, n int, gradScale float32, beta1 float32, rest1 float32, beta2 float32, rest2 float32, step float32, rsqrt float32, epsilon float32, decay float32)
 
+// adamwPastAVX512 is adamw that writes past the caches, to memory that is aligned.
+//
+//go:noescape
+func adamwPastAVX512(next *float32, m2 *float32, v2 *float32, w *float32, m *float32, v *float32, grad *float32, n int, gradScale float32, beta1 float32, rest1 float32, beta2 float32, rest2 float32, step float32, rsqrt float32, epsilon float32, decay float32)
+
 // sgdAVX512 is one step of SGD: see sgdTask.
 //
 //go:noescape
@@ -172,6 +177,7 @@ var rowOpsAVX512 = rowOps[float32]{
 	normWeight:      normWeightAVX512,
 	rmsWeight:       rmsWeightAVX512,
 	adamw:           adamwAVX512,
+	adamwPast:       adamwPastAVX512,
 	sgd:             sgdAVX512,
 	dropout:         dropoutAVX512,
 	dropoutAdd:      dropoutAddAVX512,
@@ -299,6 +305,11 @@ func rmsWeightAVX2(dgain *float32, dy *float32, x *float32, rstd *float32, n int
 //go:noescape
 func adamwAVX2(next *float32, m2 *float32, v2 *float32, w *float32, m *float32, v *float32, grad *float32, n int, gradScale float32, beta1 float32, rest1 float32, beta2 float32, rest2 float32, step float32, rsqrt float32, epsilon float32, decay float32)
 
+// adamwPastAVX2 is adamw that writes past the caches, to memory that is aligned.
+//
+//go:noescape
+func adamwPastAVX2(next *float32, m2 *float32, v2 *float32, w *float32, m *float32, v *float32, grad *float32, n int, gradScale float32, beta1 float32, rest1 float32, beta2 float32, rest2 float32, step float32, rsqrt float32, epsilon float32, decay float32)
+
 // sgdAVX2 is one step of SGD: see sgdTask.
 //
 //go:noescape
@@ -349,6 +360,7 @@ var rowOpsAVX2 = rowOps[float32]{
 	normWeight:      normWeightAVX2,
 	rmsWeight:       rmsWeightAVX2,
 	adamw:           adamwAVX2,
+	adamwPast:       adamwPastAVX2,
 	sgd:             sgdAVX2,
 	dropout:         dropoutAVX2,
 	dropoutAdd:      dropoutAddAVX2,

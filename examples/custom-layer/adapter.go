@@ -32,7 +32,6 @@ func (a adapter) Spec() model.Spec {
 		Out:   []model.Port{a.port},
 		Saved: []model.Port{{Name: "hidden", PerToken: a.inner}, {Name: "gelu", PerToken: a.inner}},
 		Stash: []model.Port{{Name: "hidden gradient", PerToken: a.inner}},
-		Work:  func(rows, context int) int { return 0 },
 	}
 }
 

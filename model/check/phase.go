@@ -29,8 +29,10 @@ func Run(stream device.Stream, s model.Segment, c *model.Call, p Phase) error {
 	part := *c
 	read := slices.Concat(c.In, c.Params)
 	var write []device.Slice
-	if !c.Work.IsZero() {
-		write = append(write, c.Work)
+	for _, w := range []device.Slice{c.Work, c.Sums} {
+		if !w.IsZero() {
+			write = append(write, w)
+		}
 	}
 	switch p {
 	case Forward:

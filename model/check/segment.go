@@ -108,7 +108,7 @@ func (b *bench) allocate() error {
 	}
 	c := &model.Call{Rows: o.Rows, Context: o.Context, Seed: o.Seed, Step: 3, Sample: 11, Layer: o.Layer, Training: true, LossScale: lossScale,
 		In: ports(sp.In), DIn: ports(sp.In), Out: ports(sp.Out), DOut: ports(sp.Out), Saved: ports(sp.Saved), Stash: ports(sp.Stash),
-		Work: alloc(device.F64, sp.Work(o.Rows, o.Context))}
+		Work: alloc(device.F64, model.Scratch(sp.Work, o.Rows, o.Context)), Sums: alloc(device.F64, model.Scratch(sp.Sums, o.Rows, o.Context))}
 	for _, p := range sp.Params {
 		c.Params = append(c.Params, alloc(device.F64, p.Len()))
 		c.Grads = append(c.Grads, alloc(device.F64, p.Len()))
@@ -138,7 +138,7 @@ func (b *bench) fill() {
 	}
 	for i, p := range b.spec.Out {
 		w := b.uniform("out "+p.Name, c.Out[i].Len, -1, 1)
-		if p == (model.Port{Name: "loss", PerToken: 1}) {
+		if p == (model.Port{Name: "loss", PerToken: 1, Float: true}) {
 			// The gradient starts here: it is LossScale for every token, and DOut is not read.
 			for j := range w {
 				w[j] = lossScale

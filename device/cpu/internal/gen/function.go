@@ -61,6 +61,7 @@ type function struct {
 	free   []int             // numbers of vector registers, in units of the level
 	labels int
 	masked bool // the loads and stores are those of the tail
+	past   bool // stores go past the caches
 }
 
 // vec is a logical vector: one Z register, or two Y registers.

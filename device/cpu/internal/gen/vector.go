@@ -162,6 +162,8 @@ func (f *function) load(dst vec, p string) {
 func (f *function) store(p string, v vec) {
 	for i, r := range v {
 		switch {
+		case !f.masked && f.past:
+			f.op("VMOVNTPS %s, %s", f.r(r), f.address(p, i))
 		case !f.masked:
 			f.op("VMOVUPS %s, %s", f.r(r), f.address(p, i))
 		case f.level == avx512:
