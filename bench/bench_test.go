@@ -78,7 +78,7 @@ func TestProducts(t *testing.T) {
 		t.Errorf("5x7x3 moves %d bytes", got)
 	}
 	sameKeys(t, r, "level results")
-	sameKeys(t, r.Results[0], "shape m n k trans_a trans_b threads repetitions seconds gflops peak_gflops peak_share bytes gb_per_second")
+	sameKeys(t, r.Results[0], "shape m n k trans_a trans_b type threads repetitions seconds gflops peak_gflops peak_share bytes gb_per_second")
 	var text bytes.Buffer
 	if err := r.Print(&text); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestStep(t *testing.T) {
 	if want := 6*float64(r.Parameters)*tokens + 12*2*16*8*tokens; r.FLOP != want || r.Tokens != int(tokens) {
 		t.Errorf("%g operations for %d tokens and not %g for %g", r.FLOP, r.Tokens, want, tokens)
 	}
-	sameKeys(t, r, `layers width heads context vocab batch micro_batch threads pipeline data schedule steps warmup level
+	sameKeys(t, r, `layers width heads context vocab batch micro_batch threads pipeline data schedule precision steps warmup level
 		parameters tokens step_seconds tokens_per_second flop gflops peak_gflops peak_share outside_kernels bubble planned_bubble
 		step_seconds_without_bubble heap_bytes_per_step heap_objects_per_step peak_bytes loss_first loss_last`)
 	var text bytes.Buffer
@@ -178,7 +178,7 @@ func TestStepOptions(t *testing.T) {
 }
 
 func TestParseShape(t *testing.T) {
-	for _, text := range []string{"1x2x3", "768x3072x1024:at", "7x5x3:bt", "7x5x3:at:bt"} {
+	for _, text := range []string{"1x2x3", "768x3072x1024:at", "7x5x3:bt", "7x5x3:at:bt", "7x5x3:bt:bf16"} {
 		s, err := bench.ParseShape(text)
 		if err != nil || s.String() != text {
 			t.Errorf("%s is read as %v, %v", text, s, err)
