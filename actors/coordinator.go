@@ -200,7 +200,7 @@ func (c *Coordinator) look(now time.Time) {
 	if c.options.Deadline > 0 && c.phase == messages.Phase_PHASE_RUNNING {
 		all := c.stats(local)
 		if c.stall.look(all, now) {
-			culprit, way := blame(all)
+			culprit, way := blame(all, c.stall.told-1)
 			failed = append(failed, machine.Failed{
 				Actor: culprit.Actor, Incarnation: culprit.Incarnation, Node: c.name(culprit.Node), Round: culprit.Wait.Round, Op: culprit.Wait.Op,
 				Cause: fmt.Sprintf("nothing has moved for %s: %s", c.options.Deadline, way),

@@ -2,43 +2,55 @@ package actors
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/troupe-train/troupe/plan"
 )
 
+// lifeOf names one life of an actor.
+type lifeOf struct {
+	actor       plan.ActorID
+	incarnation int
+}
+
 // stall finds that nothing moves any more. It is pure: time comes in.
 type stall struct {
 	deadline time.Duration
-	progress uint64
+	progress map[lifeOf]uint64
 	since    time.Time
-	told     bool
+	// told counts how often it was found that nothing moves.
+	told int
 }
 
-// look is given what all actors do. It returns true once for each time that nobody makes progress
-// for the deadline, while a round is open somewhere.
+// look is given what all actors do. It returns true each time that nobody has made progress for the deadline, while a
+// round is open somewhere. A new life is progress, whatever it has done so far.
 func (s *stall) look(all []Stats, now time.Time) bool {
-	var sum uint64
+	progress := make(map[lifeOf]uint64, len(all))
 	open := false
 	for _, a := range all {
-		sum += a.Progress
+		progress[lifeOf{a.Actor, a.Incarnation}] = a.Progress
 		open = open || a.Wait.Op != ""
 	}
-	if sum != s.progress || !open || s.since.IsZero() {
-		s.progress, s.since, s.told = sum, now, false
+	if !maps.Equal(progress, s.progress) || !open || s.since.IsZero() {
+		s.progress, s.since = progress, now
 		return false
 	}
-	if s.told || now.Sub(s.since) < s.deadline {
+	if now.Sub(s.since) < s.deadline {
 		return false
 	}
-	s.told = true
+	s.since = now
+	s.told++
 	return true
 }
 
 // blame follows who waits for whom, from the trainer or else from the first actor that waits, to the
-// actor that all the others wait for. The text tells the way.
-func blame(all []Stats) (Stats, string) {
+// actor that all the others wait for. The text tells the way. Those who wait for each other in a circle have lost a
+// message of one of them, which either end of its way can have sent again by a new life; one of them is blamed, another one at each
+// turn, and the trainer only when there is nobody else.
+func blame(all []Stats, turn int) (Stats, string) {
 	by := make(map[plan.ActorID]Stats, len(all))
 	var at Stats
 	found := false
@@ -52,13 +64,17 @@ func blame(all []Stats) (Stats, string) {
 		return Stats{}, "nobody has a round open"
 	}
 	var way []string
-	seen := map[plan.ActorID]bool{}
+	var seen []Stats
 	for {
-		if seen[at.Actor] {
+		if i := slices.IndexFunc(seen, func(a Stats) bool { return a.Actor == at.Actor }); i >= 0 {
 			way = append(way, "which closes a circle")
-			return at, strings.Join(way, "; ")
+			circle := seen[i:]
+			if others := slices.DeleteFunc(slices.Clone(circle), func(a Stats) bool { return a.Actor == plan.Trainer }); len(others) > 0 {
+				circle = others
+			}
+			return circle[turn%len(circle)], strings.Join(way, "; ")
 		}
-		seen[at.Actor] = true
+		seen = append(seen, at)
 		way = append(way, fmt.Sprintf("%s (%s) is %s", at.Actor, nodeName(at.Node), doing(at)))
 		if at.Failure != "" {
 			way = append(way, "it has failed: "+at.Failure)

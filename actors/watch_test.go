@@ -98,8 +98,8 @@ func TestStall(t *testing.T) {
 			}
 		}
 	}
-	if told != 1 {
-		t.Fatalf("told %d times of one stall", told)
+	if told != 5 { // once for each deadline
+		t.Fatalf("told %d times in 6 s", told)
 	}
 	at(20, "forward")
 	for range 20 {
@@ -107,8 +107,42 @@ func TestStall(t *testing.T) {
 			told++
 		}
 	}
-	if told != 2 {
+	if told != 10 {
 		t.Fatal("the second stall was not found")
+	}
+}
+
+// TestStallOfANewLife: a life that has come exactly as far as the one before is another one, and its stall is found too.
+func TestStallOfANewLife(t *testing.T) {
+	now := time.Unix(0, 0)
+	s := stall{deadline: time.Second}
+	for life := range 3 {
+		told := 0
+		for range 5 {
+			a := waiting(stage0, machine.Wait{Op: "forward"}, 7)
+			a.Incarnation = life
+			if s.look([]Stats{a}, now) {
+				told++
+			}
+			now = now.Add(300 * time.Millisecond)
+		}
+		if told != 1 {
+			t.Errorf("life %d: told %d times", life, told)
+		}
+	}
+}
+
+// TestBlameInTurn: of those who wait for each other each is blamed in its turn, but not the trainer.
+func TestBlameInTurn(t *testing.T) {
+	round := plan.Round{Step: 7, Phase: plan.TrainPhase}
+	waits := func(a, from plan.ActorID) Stats {
+		return waiting(a, machine.Wait{Round: round, Op: "forward", Value: activation(1), From: from}, 0)
+	}
+	all := []Stats{waits(plan.Trainer, stage0), waits(stage0, stage1), waits(stage1, plan.Trainer)}
+	for turn, want := range []plan.ActorID{stage0, stage1, stage0} {
+		if culprit, way := blame(all, turn); culprit.Actor != want {
+			t.Errorf("turn %d blames %s: %s", turn, culprit.Actor, way)
+		}
 	}
 }
 
@@ -155,7 +189,7 @@ func TestBlame(t *testing.T) {
 		{"nobody", []Stats{waiting(stage0, machine.Wait{}, 0)}, "", []string{"nobody has a round open"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			culprit, way := blame(test.all)
+			culprit, way := blame(test.all, 0)
 			if culprit.Actor != test.culprit {
 				t.Fatalf("blames %q, want %q: %s", culprit.Actor, test.culprit, way)
 			}

@@ -147,8 +147,9 @@ func (w *Walker) start(name Name) string {
 	if _, reason := w.path(r); reason != "" {
 		return reason
 	}
-	// The Start of a new life of the trainer announces it.
-	w.peerIs(PeerIs{Peer: plan.Trainer, Incarnation: name.Incarnation, Round: r})
+	// It comes from a new life of the trainer before its PeerIs, now and then. What this actor has sent in the round is sent
+	// again at the PeerIs and not now: who carries messages knows only then where the new life is.
+	w.peers[plan.Trainer] = max(w.peers[plan.Trainer], name.Incarnation)
 	switch {
 	case w.now != nil && (w.now.round == r || r.Phase == plan.RecoverPhase), w.pending != nil && *w.pending == r:
 		// A Recover is the beginning of a life, and of no other.
