@@ -134,8 +134,9 @@ type BadBatch struct {
 	// Policy is stop; skip: the step commits without an update; or rollback: back to a checkpoint, then skip it and the Back steps before. Default stop.
 	Policy string `yaml:"policy"`
 	// Spike is how many standard deviations above the mean of the last Window committed losses make a spike; 0: none do. Default 0.
-	Spike  float64 `yaml:"spike"`
-	Window int     `yaml:"window"` // steps; default 32
+	Spike float64 `yaml:"spike"`
+	// Window is that many steps; as many in a row without an update end the run. Default 32.
+	Window int `yaml:"window"`
 	// Back is the number of steps before the bad one that a rollback undoes; their batches are skipped with the bad one. Default 1.
 	Back int64 `yaml:"back"`
 }

@@ -61,6 +61,10 @@ func (j *Judge) Rule(step int64, loss float64, broken string) (skip string, err 
 		return "", nil
 	}
 	bad := &BadBatch{Step: step, Reason: reason}
+	if n := j.inARow(step); n >= j.policy.Window && j.policy.Policy != "stop" {
+		bad.Reason += fmt.Sprintf("; the %d steps before it made no update either, and bad_batch.window is %d: it is not the batches that are bad", n, j.policy.Window)
+		return "", bad
+	}
 	switch j.policy.Policy {
 	case "skip":
 		return reason, j.skip(step, reason)
@@ -68,6 +72,14 @@ func (j *Judge) Rule(step int64, loss float64, broken string) (skip string, err 
 		bad.Back = j.policy.Back
 	}
 	return "", bad
+}
+
+// inARow is how many steps right before a step are skipped.
+func (j *Judge) inARow(step int64) (n int) {
+	for j.skips[step-1-int64(n)] != "" {
+		n++
+	}
+	return n
 }
 
 func (j *Judge) skip(step int64, reason string) error {

@@ -116,3 +116,19 @@ func TestJudgeResumes(t *testing.T) {
 		t.Errorf("%q", l.Skips[6])
 	}
 }
+
+// TestTooManyInARow: batches are not bad for ever; when as many steps as the window has made no update, something else is
+// wrong, and the run stops. It makes no difference whether they are of this run or of the one that it resumes.
+func TestTooManyInARow(t *testing.T) {
+	for _, policy := range []string{"skip", "rollback"} {
+		ledger := &Ledger{Skips: map[int64]string{4: "NaN", 5: "NaN", 6: "NaN"}}
+		j := NewJudge(plan.BadBatch{Policy: policy, Window: 3, Back: 2}, ledger, nil)
+		_, err := j.Rule(7, 1, "the gradient is not finite")
+		if bad := (*BadBatch)(nil); !errors.As(err, &bad) || bad.Back != 0 || !strings.Contains(err.Error(), "the 3 steps before it") {
+			t.Errorf("%s: error %v", policy, err)
+		}
+		if _, err := j.Rule(9, 1, "the gradient is not finite"); policy == "skip" && err != nil {
+			t.Errorf("a bad batch behind a good one: %v", err)
+		}
+	}
+}

@@ -316,7 +316,11 @@ func (r *Recovery) failed(f machine.Failed) []Decision {
 	case l.state == waiting || l.state == stranded:
 		return nil // of the life that is known to have failed
 	}
-	words := fmt.Sprintf("%s, %s: %s", f.Round, f.Op, f.Cause)
+	words := f.Round.String()
+	if f.Op != "" {
+		words += ", " + f.Op
+	}
+	words += ": " + f.Cause
 	if words == l.last {
 		l.same++
 	} else {
@@ -576,11 +580,15 @@ func (r *Recovery) escalate(f *machine.Failed, reason string) []Decision {
 	}
 	r.mark = max(r.mark, r.committed)
 	failure := &Failure{Actor: f.Actor, Node: f.Node, Round: f.Round, Op: f.Op, Cause: errors.New(f.Cause)}
+	giveUp := func(why string) []Decision {
+		// The last line is the failure; why nothing more was tried belongs to it.
+		return []Decision{GiveUp{Err: fmt.Errorf("%w; the run gives up: %s", failure, why), Reason: reason + "; " + why}}
+	}
 	switch {
 	case !r.limits.Resumable:
-		return []Decision{GiveUp{Err: failure, Reason: reason + "; save.dir is empty, so there is no checkpoint to go back to"}}
+		return giveUp("save.dir is empty, so there is no checkpoint to go back to")
 	case r.resumes >= r.limits.Resumes:
-		return []Decision{GiveUp{Err: failure, Reason: fmt.Sprintf("%s; the job has gone back to a checkpoint %d times without getting beyond step %d", reason, r.resumes, r.mark)}}
+		return giveUp(fmt.Sprintf("the job has gone back to a checkpoint %d times without getting beyond step %d", r.resumes, r.mark))
 	}
 	r.resumes++
 	return []Decision{Resume{Older: r.resumes - 1, Reason: reason}}
