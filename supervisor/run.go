@@ -60,6 +60,8 @@ type run struct {
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
+	// ungathered is how often in a row an attempt did not get all its nodes.
+	ungathered int
 
 	mu   sync.Mutex
 	ends map[int][]time.Time // of processes, by number of the node
@@ -309,10 +311,19 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	o.coordinator = coordinator
 	spawning, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := r.gather(spawning, coordinator, f.spawn); err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("interrupted before step %d began", r.rounds.First)
-		}
+	switch err := r.gather(spawning, coordinator, f.spawn); {
+	case err == nil:
+		r.ungathered = 0
+	case ctx.Err() != nil:
+		return nil, nil, shutdown(ctx, coordinator, fmt.Errorf("interrupted before step %d began", r.rounds.First))
+	case r.resumes > 0 && r.ungathered < r.limits.Resumes:
+		// The run had begun; that nodes die while it begins anew is no more its end than that they die later.
+		cancel()
+		r.ungathered++
+		reason := fmt.Sprintf("not all nodes came: %v", err)
+		r.decided(Resume{Reason: reason})
+		return nil, &back{atMost: all, reason: reason}, shutdown(ctx, coordinator, nil)
+	default:
 		return nil, nil, shutdown(ctx, coordinator, err)
 	}
 	if err := r.begin(o); err != nil {

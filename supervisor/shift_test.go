@@ -216,8 +216,8 @@ func TestFailuresByOtherShares(t *testing.T) {
 	must(t, err)
 	const always = "shift 3,1 at trainer of init step 0\nshift 1,3 at trainer feed of train step 2\n"
 	for _, c := range []struct{ fault, who string }{
-		{"panic stage.p0.d0 at forward micro-batch 2 of train step 1", "stage.p0.d0"},
-		{"panic stage.p1.d1 at backward-weight micro-batch 2 of train step 3", "stage.p1.d1"},
+		{"panic stage.p0.d0 at forward micro-batch 1 of train step 1", "stage.p0.d0"},
+		{"panic stage.p1.d1 at backward-weight micro-batch 3 of train step 3", "stage.p1.d1"},
 		{"kill shard.p0.d1 at receive value gradient number 3 of train step 3", "shard.p0.d1"},
 		{"panic shard.p1.d0 at update of train step 4", "shard.p1.d0"},
 		{"panic trainer at decide of train step 1", "trainer"},

@@ -54,27 +54,43 @@ func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 type processes struct {
 	running sync.WaitGroup
 
-	mu  sync.Mutex
-	pid map[int]int // by number of the node
+	mu    sync.Mutex
+	pid   map[int]int  // of the newest, by number of the node
+	alive map[int]bool // by pid
 }
 
-// wait waits until all have ended and said their last words, but not for ever.
+// wait waits until all have ended and said their last words. Those that do not end within d are killed: what they were to
+// join is over, and nobody is to find them later.
 func (p *processes) wait(d time.Duration) {
 	ended := make(chan struct{})
 	go func() { p.running.Wait(); close(ended) }()
 	select {
 	case <-ended:
+		return
 	case <-time.After(d):
 	}
+	p.mu.Lock()
+	for pid := range p.alive {
+		_ = kill(pid) // it may have ended just now
+	}
+	p.mu.Unlock()
+	<-ended
 }
 
 func (p *processes) add(node, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pid == nil {
-		p.pid = map[int]int{}
+		p.pid, p.alive = map[int]int{}, map[int]bool{}
 	}
-	p.pid[node] = pid
+	p.pid[node], p.alive[pid] = pid, true
+}
+
+// ended says that a process has been waited for: its number is that of nobody, or soon of somebody else.
+func (p *processes) ended(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.alive, pid)
 }
 
 func (p *processes) of(node int) (int, error) {

@@ -88,6 +88,7 @@ func spawner(external bool, show *display, started *processes) func(ctx context.
 		started.add(number, c.Process.Pid)
 		started.running.Go(func() {
 			err := c.Wait()
+			started.ended(c.Process.Pid)
 			log.flush()
 			if err == nil {
 				err = errors.New("exit status 0")
