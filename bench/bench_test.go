@@ -109,7 +109,7 @@ func TestKernels(t *testing.T) {
 			t.Errorf("no kernel %q", name)
 		}
 	}
-	sameKeys(t, r, "width heads context rows vocab threads level peak_gflops results")
+	sameKeys(t, r, "width heads context rows vocab type threads level peak_gflops results")
 	sameKeys(t, r.Results[0], "kernel shape seconds flop gflops bytes gb_per_second copy_gb_per_second floor_seconds floor_share")
 	var text bytes.Buffer
 	if err := r.Print(&text); err != nil {
@@ -164,6 +164,7 @@ func TestStepOptions(t *testing.T) {
 		"0 steps":                  func(o *bench.StepOptions) { o.Steps = 0 },
 		"-1 threads":               func(o *bench.StepOptions) { o.Threads = -1 },
 		"model.heads is 3":         func(o *bench.StepOptions) { o.Heads = 3 },
+		`train.precision is "f16"`: func(o *bench.StepOptions) { o.Precision = "f16" },
 		"layout.data is 3":         func(o *bench.StepOptions) { o.Data = 3 },
 		"train.micro_batch is 3":   func(o *bench.StepOptions) { o.MicroBatch = 3 },
 		`layout.schedule is "zig"`: func(o *bench.StepOptions) { o.Schedule = "zig" },

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/cpu"
 )
 
@@ -14,9 +15,13 @@ import (
 const peakMillions = 1000
 
 // peak is one sample of what threads threads can do, in floating-point operations a second: fused
-// multiply-adds in registers with the widest vectors of the processor. It is 0 where there are no
+// multiply-adds of operands of type t in registers with the widest vectors of the processor. It is 0 where there are no
 // vector kernels.
-func peak(threads int) float64 {
+func peak(threads int, t device.DType) float64 {
+	add := cpu.FusedMultiplyAdds
+	if t == device.BF16 {
+		add = cpu.DotProducts
+	}
 	levels := cpu.Levels()
 	level := levels[len(levels)-1]
 	done := make([]float64, threads)
@@ -25,7 +30,7 @@ func peak(threads int) float64 {
 	var group sync.WaitGroup
 	for i := range threads {
 		group.Go(func() {
-			cpu.FusedMultiplyAdds(level, peakMillions/4) // until every thread has a processor of its own
+			add(level, peakMillions/4) // until every thread has a processor of its own
 			if ready.Add(1) == int64(threads) {
 				began = time.Now()
 				ready.Add(1)
@@ -33,7 +38,7 @@ func peak(threads int) float64 {
 			for ready.Load() <= int64(threads) {
 				runtime.Gosched()
 			}
-			done[i] = cpu.FusedMultiplyAdds(level, peakMillions)
+			done[i] = add(level, peakMillions)
 		})
 	}
 	group.Wait()

@@ -17,7 +17,9 @@ type KernelOptions struct {
 	Threads int
 	// Repetitions is how often each is timed; 0 stands for the package's Repetitions.
 	Repetitions int
-	Level       cpu.Level
+	// Type is what tensors are stored in: device.F32 (also the zero value) or device.BF16.
+	Type  device.DType
+	Level cpu.Level
 }
 
 // KernelReport is what was measured.
@@ -27,6 +29,7 @@ type KernelReport struct {
 	Context    int      `json:"context"`
 	Rows       int      `json:"rows"`
 	Vocab      int      `json:"vocab"`
+	Type       string   `json:"type"`
 	Threads    int      `json:"threads"`
 	Level      string   `json:"level"`
 	PeakGFLOPS float64  `json:"peak_gflops"`
@@ -53,21 +56,25 @@ type Kernel struct {
 type kernelCase struct {
 	name, shape string
 	flop        float64
-	elements    int // of 4 bytes, read and written
-	prepare     func(r *rig) func(device.Kernels)
+	// tensors and floats are the elements read and written, of the type of tensors and of 4 bytes.
+	tensors, floats int
+	prepare         func(r *rig) func(device.Kernels)
 }
 
 // Kernels measures the kernels of a training step, each alone.
 func Kernels(ctx context.Context, o KernelOptions) (report *KernelReport, err error) {
 	o.Threads = max(o.Threads, 1)
-	r, err := newRig(o.Level, o.Threads)
+	if o.Type == 0 {
+		o.Type = device.F32
+	}
+	r, err := newRig(o.Level, o.Type, o.Threads)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	report = &KernelReport{
 		Width: o.Width, Heads: o.Heads, Context: o.Context, Rows: o.Rows, Vocab: o.Vocab,
-		Threads: o.Threads, Level: r.device.Level().String(),
+		Type: o.Type.String(), Threads: o.Threads, Level: r.device.Level().String(),
 	}
 	var peaks []float64
 	for _, c := range o.cases() {
@@ -84,9 +91,9 @@ func Kernels(ctx context.Context, o KernelOptions) (report *KernelReport, err er
 
 func measureKernel(ctx context.Context, r *rig, repetitions int, c kernelCase) (Kernel, float64, error) {
 	defer r.free()
-	bytes := 4 * int64(c.elements)
-	half := max(1, c.elements/2)
-	src, dst := r.floats(half), r.alloc(device.F32, half)
+	bytes := int64(r.store.Size()*c.tensors) + 4*int64(c.floats)
+	half := max(1, int(bytes/8))
+	src, dst := r.statistics(half), r.alloc(device.F32, half)
 	t, err := r.time(ctx, repetitions, c.prepare(r), func(k device.Kernels) { k.Copy(dst, src) })
 	if err != nil {
 		return Kernel{}, 0, err
@@ -113,10 +120,15 @@ func (o KernelOptions) cases() []kernelCase {
 	scores := float64(o.Rows*o.Heads) * float64(o.Context) * float64(o.Context+1) / 2
 	statistics := o.Rows * o.Heads * o.Context
 
-	linear := func(name string, m device.MatMul, extra int, prepare func(r *rig, c, a, b device.Slice, m device.MatMul) func(device.Kernels)) kernelCase {
+	// A C of floats is the gradient of a weight.
+	linear := func(name string, m device.MatMul, extra, floats int, prepare func(r *rig, c, a, b device.Slice, m device.MatMul) func(device.Kernels)) kernelCase {
 		shape := Shape{M: m.M, N: m.N, K: m.K, TransA: m.TransA, TransB: m.TransB}
-		return kernelCase{name, shape.String(), shape.flop(), int(shape.bytes()/4) + extra, func(r *rig) func(device.Kernels) {
-			return prepare(r, r.alloc(device.F32, m.M*m.N), r.floats(m.M*m.K), r.floats(m.K*m.N), m)
+		return kernelCase{name, shape.String(), shape.flop(), int(shape.bytes()/4) + extra - floats, floats, func(r *rig) func(device.Kernels) {
+			c := r.room(m.M * m.N)
+			if floats > 0 {
+				c = r.alloc(device.F32, m.M*m.N)
+			}
+			return prepare(r, c, r.floats(m.M*m.K), r.floats(m.K*m.N), m)
 		}}
 	}
 	plain := func(_ *rig, c, a, b device.Slice, m device.MatMul) func(device.Kernels) {
@@ -127,27 +139,27 @@ func (o KernelOptions) cases() []kernelCase {
 		return plain(r, c, a, b, m)
 	}
 	gelu := func(r *rig, c, a, b device.Slice, m device.MatMul) func(device.Kernels) {
-		m.GELU = r.alloc(device.F32, m.M*m.N)
+		m.GELU = r.room(m.M * m.N)
 		return bias(r, c, a, b, m)
 	}
 	return []kernelCase{
-		linear("qkv", device.MatMul{M: n, N: 3 * d, K: d, TransB: true}, 3*d, bias),
-		linear("up, GELU", device.MatMul{M: n, N: 4 * d, K: d, TransB: true}, 4*d+4*n*d, gelu),
-		linear("down", device.MatMul{M: n, N: d, K: 4 * d, TransB: true}, d, bias),
-		linear("down, input gradient", device.MatMul{M: n, N: 4 * d, K: d}, 0, plain),
-		linear("down, weight gradient", device.MatMul{M: d, N: 4 * d, K: n, TransA: true}, 0, plain),
-		linear("head", device.MatMul{M: n, N: v, K: d, TransB: true}, 0, plain),
-		{"sum of rows", fmt.Sprintf("%dx%d", n, 4*d), float64(4 * n * d), 4*n*d + 4*d, func(r *rig) func(device.Kernels) {
+		linear("qkv", device.MatMul{M: n, N: 3 * d, K: d, TransB: true}, 3*d, 0, bias),
+		linear("up, GELU", device.MatMul{M: n, N: 4 * d, K: d, TransB: true}, 4*d+4*n*d, 0, gelu),
+		linear("down", device.MatMul{M: n, N: d, K: 4 * d, TransB: true}, d, 0, bias),
+		linear("down, input gradient", device.MatMul{M: n, N: 4 * d, K: d}, 0, 0, plain),
+		linear("down, weight gradient", device.MatMul{M: d, N: 4 * d, K: n, TransA: true}, 0, 4*d*d, plain),
+		linear("head", device.MatMul{M: n, N: v, K: d, TransB: true}, 0, 0, plain),
+		{"sum of rows", fmt.Sprintf("%dx%d", n, 4*d), float64(4 * n * d), 4 * n * d, 4 * d, func(r *rig) func(device.Kernels) {
 			dst, src := r.alloc(device.F32, 4*d), r.floats(4*n*d)
 			return func(k device.Kernels) { k.SumRows(dst, src, n, 4*d) }
 		}},
-		{"attention", heads, scores * (4*float64(s.HeadDim) + exponential), 4*n*d + statistics, func(r *rig) func(device.Kernels) {
-			out, lse, qkv := r.alloc(device.F32, n*d), r.alloc(device.F32, statistics), r.floats(3*n*d)
+		{"attention", heads, scores * (4*float64(s.HeadDim) + exponential), 4 * n * d, statistics, func(r *rig) func(device.Kernels) {
+			out, lse, qkv := r.room(n*d), r.alloc(device.F32, statistics), r.floats(3*n*d)
 			return func(k device.Kernels) { k.Attention(out, lse, qkv, s) }
 		}},
-		{"attention, backward", heads, scores * (10*float64(s.HeadDim) + exponential), 8*n*d + statistics, func(r *rig) func(device.Kernels) {
-			out, lse, qkv := r.alloc(device.F32, n*d), r.alloc(device.F32, statistics), r.floats(3*n*d)
-			dqkv, dout := r.alloc(device.F32, 3*n*d), r.floats(n*d)
+		{"attention, backward", heads, scores * (10*float64(s.HeadDim) + exponential), 8 * n * d, statistics, func(r *rig) func(device.Kernels) {
+			out, lse, qkv := r.room(n*d), r.alloc(device.F32, statistics), r.floats(3*n*d)
+			dqkv, dout := r.room(3*n*d), r.floats(n*d)
 			var work device.Slice
 			return func(k device.Kernels) {
 				if work.IsZero() {
@@ -157,72 +169,72 @@ func (o KernelOptions) cases() []kernelCase {
 				k.AttentionBackward(dqkv, dout, out, lse, qkv, work, s)
 			}
 		}},
-		{"layer norm", fmt.Sprintf("%dx%d", n, d), 8 * float64(n*d), 2*n*d + 2*n, func(r *rig) func(device.Kernels) {
-			y, mean, rstd, x, gain, bias := r.alloc(device.F32, n*d), r.alloc(device.F32, n), r.alloc(device.F32, n), r.floats(n*d), r.floats(d), r.floats(d)
+		{"layer norm", fmt.Sprintf("%dx%d", n, d), 8 * float64(n*d), 2 * n * d, 2 * n, func(r *rig) func(device.Kernels) {
+			y, mean, rstd, x, gain, bias := r.room(n*d), r.alloc(device.F32, n), r.alloc(device.F32, n), r.floats(n*d), r.floats(d), r.floats(d)
 			return func(k device.Kernels) { k.LayerNorm(y, mean, rstd, x, gain, bias, n, d) }
 		}},
-		{"layer norm, input gradient", fmt.Sprintf("%dx%d", n, d), 12 * float64(n*d), 4*n*d + 2*n, func(r *rig) func(device.Kernels) {
-			dx, residual, dy, x, gain, mean, rstd := r.alloc(device.F32, n*d), r.floats(n*d), r.floats(n*d), r.floats(n*d), r.floats(d), r.floats(n), r.floats(n)
+		{"layer norm, input gradient", fmt.Sprintf("%dx%d", n, d), 12 * float64(n*d), 4 * n * d, 2 * n, func(r *rig) func(device.Kernels) {
+			dx, residual, dy, x, gain, mean, rstd := r.room(n*d), r.floats(n*d), r.floats(n*d), r.floats(n*d), r.floats(d), r.statistics(n), r.statistics(n)
 			return func(k device.Kernels) { k.LayerNormBackwardInput(dx, residual, dy, x, gain, mean, rstd, n, d) }
 		}},
-		{"layer norm, weight gradient", fmt.Sprintf("%dx%d", n, d), 5 * float64(n*d), 2*n*d + 2*n, func(r *rig) func(device.Kernels) {
-			dgain, dbias, dy, x, mean, rstd := r.alloc(device.F32, d), r.alloc(device.F32, d), r.floats(n*d), r.floats(n*d), r.floats(n), r.floats(n)
+		{"layer norm, weight gradient", fmt.Sprintf("%dx%d", n, d), 5 * float64(n*d), 2 * n * d, 2*n + 2*d, func(r *rig) func(device.Kernels) {
+			dgain, dbias, dy, x, mean, rstd := r.alloc(device.F32, d), r.alloc(device.F32, d), r.floats(n*d), r.floats(n*d), r.statistics(n), r.statistics(n)
 			return func(k device.Kernels) { k.LayerNormBackwardWeight(dgain, dbias, dy, x, mean, rstd, n, d) }
 		}},
-		{"RMS norm", fmt.Sprintf("%dx%d", n, d), 4 * float64(n*d), 2*n*d + n, func(r *rig) func(device.Kernels) {
-			y, rstd, x, gain := r.alloc(device.F32, n*d), r.alloc(device.F32, n), r.floats(n*d), r.floats(d)
+		{"RMS norm", fmt.Sprintf("%dx%d", n, d), 4 * float64(n*d), 2 * n * d, n, func(r *rig) func(device.Kernels) {
+			y, rstd, x, gain := r.room(n*d), r.alloc(device.F32, n), r.floats(n*d), r.floats(d)
 			return func(k device.Kernels) { k.RMSNorm(y, rstd, x, gain, n, d) }
 		}},
-		{"SwiGLU", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (5 + exponential), 12 * n * d, func(r *rig) func(device.Kernels) {
-			y, x := r.alloc(device.F32, 4*n*d), r.floats(8*n*d)
+		{"SwiGLU", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (5 + exponential), 12 * n * d, 0, func(r *rig) func(device.Kernels) {
+			y, x := r.room(4*n*d), r.floats(8*n*d)
 			return func(k device.Kernels) { k.SwiGLU(y, x, n, 4*d) }
 		}},
-		{"SwiGLU, backward", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (10 + exponential), 20 * n * d, func(r *rig) func(device.Kernels) {
-			dx, dy, x := r.alloc(device.F32, 8*n*d), r.floats(4*n*d), r.floats(8*n*d)
+		{"SwiGLU, backward", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (10 + exponential), 20 * n * d, 0, func(r *rig) func(device.Kernels) {
+			dx, dy, x := r.room(8*n*d), r.floats(4*n*d), r.floats(8*n*d)
 			return func(k device.Kernels) { k.SwiGLUBackward(dx, dy, x, n, 4*d) }
 		}},
-		{"GELU, backward", fmt.Sprint(4 * n * d), float64(4*n*d) * (14 + exponential), 12 * n * d, func(r *rig) func(device.Kernels) {
-			dx, dy, x := r.alloc(device.F32, 4*n*d), r.floats(4*n*d), r.floats(4*n*d)
+		{"GELU, backward", fmt.Sprint(4 * n * d), float64(4*n*d) * (14 + exponential), 12 * n * d, 0, func(r *rig) func(device.Kernels) {
+			dx, dy, x := r.room(4*n*d), r.floats(4*n*d), r.floats(4*n*d)
 			return func(k device.Kernels) { k.GELUBackward(dx, dy, x) }
 		}},
-		{"dropout 0.1", fmt.Sprint(n * d), 2 * float64(n*d), 3 * n * d, func(r *rig) func(device.Kernels) {
-			y, residual, x := r.alloc(device.F32, n*d), r.floats(n*d), r.floats(n*d)
+		{"dropout 0.1", fmt.Sprint(n * d), 2 * float64(n*d), 3 * n * d, 0, func(r *rig) func(device.Kernels) {
+			y, residual, x := r.room(n*d), r.floats(n*d), r.floats(n*d)
 			return func(k device.Kernels) {
 				k.Dropout(y, residual, x, device.Dropout{P: 0.1, Key: 1, PerSample: o.Context * d})
 			}
 		}},
-		{"residual", fmt.Sprint(n * d), float64(n * d), 3 * n * d, func(r *rig) func(device.Kernels) {
-			y, residual, x := r.alloc(device.F32, n*d), r.floats(n*d), r.floats(n*d)
+		{"residual", fmt.Sprint(n * d), float64(n * d), 3 * n * d, 0, func(r *rig) func(device.Kernels) {
+			y, residual, x := r.room(n*d), r.floats(n*d), r.floats(n*d)
 			return func(k device.Kernels) { k.Dropout(y, residual, x, device.Dropout{PerSample: o.Context * d}) }
 		}},
-		{"embedding", fmt.Sprintf("%dx%d", n, d), float64(n * d), 3*n*d + n, func(r *rig) func(device.Kernels) {
-			y, tokens, words, positions := r.alloc(device.F32, n*d), r.ints(n, v), r.floats(v*d), r.floats(o.Context*d)
+		{"embedding", fmt.Sprintf("%dx%d", n, d), float64(n * d), 3 * n * d, n, func(r *rig) func(device.Kernels) {
+			y, tokens, words, positions := r.room(n*d), r.ints(n, v), r.floats(v*d), r.floats(o.Context*d)
 			return func(k device.Kernels) { k.Embed(y, tokens, words, positions, o.Rows, o.Context, d) }
 		}},
-		{"embedding, backward", fmt.Sprintf("%dx%d", n, d), 2 * float64(n*d), 2*n*d + n + v*d + o.Context*d, func(r *rig) func(device.Kernels) {
+		{"embedding, backward", fmt.Sprintf("%dx%d", n, d), 2 * float64(n*d), n * d, n + n*d + v*d + o.Context*d, func(r *rig) func(device.Kernels) {
 			dwords, dpositions, dy, tokens := r.alloc(device.F32, v*d), r.alloc(device.F32, o.Context*d), r.floats(n*d), r.ints(n, v)
 			return func(k device.Kernels) { k.EmbedBackward(dwords, dpositions, dy, tokens, o.Rows, o.Context, d) }
 		}},
-		{"cross-entropy", fmt.Sprintf("%dx%d", n, v), float64(n*v) * (2 + exponential), n*v + 3*n, func(r *rig) func(device.Kernels) {
+		{"cross-entropy", fmt.Sprintf("%dx%d", n, v), float64(n*v) * (2 + exponential), n * v, 3 * n, func(r *rig) func(device.Kernels) {
 			loss, lse, logits, targets := r.alloc(device.F32, n), r.alloc(device.F32, n), r.floats(n*v), r.ints(n, v)
 			return func(k device.Kernels) { k.CrossEntropy(loss, lse, logits, targets, n, v) }
 		}},
-		{"cross-entropy, backward", fmt.Sprintf("%dx%d", n, v), float64(n*v) * (2 + exponential), 2*n*v + 2*n, func(r *rig) func(device.Kernels) {
-			dlogits, logits, lse, targets := r.alloc(device.F32, n*v), r.floats(n*v), r.floats(n), r.ints(n, v)
+		{"cross-entropy, backward", fmt.Sprintf("%dx%d", n, v), float64(n*v) * (2 + exponential), 2 * n * v, 2 * n, func(r *rig) func(device.Kernels) {
+			dlogits, logits, lse, targets := r.room(n*v), r.floats(n*v), r.statistics(n), r.ints(n, v)
 			return func(k device.Kernels) { k.CrossEntropyBackward(dlogits, logits, lse, targets, n, v, 1/float64(n)) }
 		}},
-		{"sum of gradients", fmt.Sprint(12 * d * d), 12 * float64(d*d), 36 * d * d, func(r *rig) func(device.Kernels) {
-			a, b := r.floats(12*d*d), r.floats(12*d*d)
+		{"sum of gradients", fmt.Sprint(12 * d * d), 12 * float64(d*d), 0, 36 * d * d, func(r *rig) func(device.Kernels) {
+			a, b := r.statistics(12*d*d), r.statistics(12*d*d)
 			return func(k device.Kernels) { k.Add(a, a, b) }
 		}},
-		{"squares of gradients", fmt.Sprint(12 * d * d), 24 * float64(d*d), 12 * d * d, func(r *rig) func(device.Kernels) {
+		{"squares of gradients", fmt.Sprint(12 * d * d), 24 * float64(d*d), 0, 12 * d * d, func(r *rig) func(device.Kernels) {
 			const block = 1024
-			src := r.floats(12 * d * d)
+			src := r.statistics(12 * d * d)
 			dst := r.alloc(device.F64, (src.Len+block-1)/block)
 			return func(k device.Kernels) { k.SumSquares(dst, src, block) }
 		}},
-		{"AdamW", fmt.Sprint(12 * d * d), 16 * 12 * float64(d*d), 7 * 12 * d * d, func(r *rig) func(device.Kernels) {
-			w, m, v, g := r.floats(12*d*d), r.alloc(device.F32, 12*d*d), r.alloc(device.F32, 12*d*d), r.floats(12*d*d)
+		{"AdamW", fmt.Sprint(12 * d * d), 16 * 12 * float64(d*d), 0, 7 * 12 * d * d, func(r *rig) func(device.Kernels) {
+			w, m, v, g := r.statistics(12*d*d), r.alloc(device.F32, 12*d*d), r.alloc(device.F32, 12*d*d), r.statistics(12*d*d)
 			next := r.alloc(device.F32, 12*d*d)
 			return func(k device.Kernels) {
 				k.AdamW(next, m, v, w, m, v, g, device.AdamW{LR: 1e-3, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, Decay: 0.1, Step: 10, GradScale: 1})
@@ -237,8 +249,8 @@ func (r *KernelReport) Print(out io.Writer) error {
 	for _, k := range r.Results {
 		t.row(k.Name, k.Shape, milliseconds(k.Seconds), oneDigit(k.GFLOPS), megabytes(k.Bytes), oneDigit(k.GBPerSecond), oneDigit(k.CopyGBs), milliseconds(k.FloorSeconds), percent(k.FloorShare))
 	}
-	t.note("width %d, %d heads, context %d, %d rows, vocabulary %d; %d threads, level %s, peak %.1f GFLOP/s",
-		r.Width, r.Heads, r.Context, r.Rows, r.Vocab, r.Threads, r.Level, r.PeakGFLOPS)
+	t.note("width %d, %d heads, context %d, %d rows, vocabulary %d; tensors of %s, %d threads, level %s, peak %.1f GFLOP/s",
+		r.Width, r.Heads, r.Context, r.Rows, r.Vocab, r.Type, r.Threads, r.Level, r.PeakGFLOPS)
 	t.note("the floor is the larger of operations at the peak and bytes at the speed of a copy of as many, all in the same run")
 	return t.flush()
 }

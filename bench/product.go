@@ -129,7 +129,7 @@ type Product struct {
 	GBPerSecond float64 `json:"gb_per_second"`
 }
 
-// Products measures matrix products of float32.
+// Products measures matrix products.
 func Products(ctx context.Context, o ProductOptions) (*ProductReport, error) {
 	if o.Repetitions == 0 {
 		o.Repetitions = Repetitions
@@ -149,12 +149,12 @@ func Products(ctx context.Context, o ProductOptions) (*ProductReport, error) {
 }
 
 func measureProduct(ctx context.Context, o ProductOptions, s Shape, threads int) (p Product, level string, err error) {
-	r, err := newRig(o.Level, threads)
+	r, err := newRig(o.Level, s.dtype(), threads)
 	if err != nil {
 		return p, "", err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	a, b, c := r.floatsOf(s.dtype(), s.M*s.K), r.floatsOf(s.dtype(), s.K*s.N), r.alloc(s.dtype(), s.M*s.N)
+	a, b, c := r.floats(s.M*s.K), r.floats(s.K*s.N), r.room(s.M*s.N)
 	t, err := r.time(ctx, o.Repetitions, func(k device.Kernels) {
 		k.MatMul(c, a, b, device.MatMul{M: s.M, N: s.N, K: s.K, TransA: s.TransA, TransB: s.TransB})
 	})
@@ -177,7 +177,7 @@ func (r *ProductReport) Print(out io.Writer) error {
 	for _, p := range r.Results {
 		t.row(p.Shape, p.Threads, milliseconds(p.Seconds), oneDigit(p.GFLOPS), oneDigit(p.PeakGFLOPS), percent(p.PeakShare), megabytes(p.Bytes), oneDigit(p.GBPerSecond))
 	}
-	t.note("level %s; medians of %d repetitions; the peak is a loop of fused multiply-adds on as many threads in the same run", r.Level, r.repetitions())
+	t.note("level %s; medians of %d repetitions; the peak is a loop of fused multiply-adds of the same type on as many threads in the same run", r.Level, r.repetitions())
 	return t.flush()
 }
 

@@ -41,18 +41,19 @@ func ParseLevel(name string) (cpu.Level, error) {
 type rig struct {
 	device  *cpu.Device
 	stream  device.Stream
+	store   device.DType // of tensors
 	threads int
 	seed    uint64
 	held    []device.Slice
 }
 
-func newRig(level cpu.Level, threads int) (*rig, error) {
+func newRig(level cpu.Level, store device.DType, threads int) (*rig, error) {
 	d := cpu.New(cpu.Options{Float: device.F32, Level: level})
 	s, err := d.OpenStream("bench", threads)
 	if err != nil {
 		return nil, err
 	}
-	return &rig{device: d, stream: s, threads: threads}, nil
+	return &rig{device: d, stream: s, store: store, threads: threads}, nil
 }
 
 func (r *rig) close() error {
@@ -79,10 +80,13 @@ func (r *rig) alloc(t device.DType, n int) device.Slice {
 	return s
 }
 
-// floats is n numbers, uniform in [-1, 1).
-func (r *rig) floats(n int) device.Slice { return r.floatsOf(device.F32, n) }
+// room is a tensor of n elements that are 0.
+func (r *rig) room(n int) device.Slice { return r.alloc(r.store, n) }
 
-// floatsOf is floats of type F32 or BF16.
+// floats is a tensor of n numbers, uniform in [-1, 1); statistics are the same in float32.
+func (r *rig) floats(n int) device.Slice     { return r.floatsOf(r.store, n) }
+func (r *rig) statistics(n int) device.Slice { return r.floatsOf(device.F32, n) }
+
 func (r *rig) floatsOf(t device.DType, n int) device.Slice {
 	s := r.alloc(t, n)
 	r.seed++
@@ -156,7 +160,7 @@ func (r *rig) time(ctx context.Context, repetitions int, kernels ...func(device.
 		if err := ctx.Err(); err != nil {
 			return timing{}, err
 		}
-		peaks = append(peaks, peak(r.threads))
+		peaks = append(peaks, peak(r.threads, r.store))
 		for i, kernel := range kernels {
 			s, err := r.seconds(kernel, warm[i], times[i])
 			if err != nil {

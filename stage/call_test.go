@@ -67,7 +67,7 @@ func TestCalls(t *testing.T) {
 	}
 	d := cpu.New(cpu.Options{})
 	defer d.Close()
-	b := &bench{t, d, nil, device.NewAccount("stage.p0.d0", 0), m}
+	b := &bench{t, d, nil, device.F32, device.NewAccount("stage.p0.d0", 0), m}
 	if b.stream, err = d.OpenStream("test", 1); err != nil {
 		t.Fatal(err)
 	}

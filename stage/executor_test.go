@@ -20,12 +20,16 @@ type rig struct {
 
 var alone = plan.StageID(0, 0)
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigOf(t, device.F32) }
+
+// newRigOf stores tensors in a type.
+func newRigOf(t *testing.T, store device.DType) *rig {
 	t.Helper()
-	b := newBench(t, device.F32)
+	b := newBench(t, store)
 	job := plan.Defaults()
 	job.Name = "rig"
 	job.Train.Steps, job.Train.Batch, job.Train.MicroBatch, job.Train.Evaluate.Batch = 1, 2*rows, rows, rows
+	job.Train.Precision = store.String()
 	p, err := plan.New(job, b.model, plan.Options{})
 	if err != nil {
 		t.Fatal(err)

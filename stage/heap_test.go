@@ -19,7 +19,13 @@ func takes(f func()) float64 {
 
 // TestPassesTakeNoHeap: in a step like the one before, the passes of a chunk take nothing from the Go heap.
 func TestPassesTakeNoHeap(t *testing.T) {
-	b := newBench(t, device.F32)
+	for _, store := range []device.DType{device.F32, device.BF16} {
+		t.Run(store.String(), func(t *testing.T) { passesTakeNoHeap(t, store) })
+	}
+}
+
+func passesTakeNoHeap(t *testing.T, store device.DType) {
+	b := newBench(t, store)
 	all := plan.Range{Lo: 0, Hi: len(b.model.Layers)}
 	w := b.weights(all)
 	defer w.Release()
@@ -60,7 +66,13 @@ func TestPassesTakeNoHeap(t *testing.T) {
 
 // TestOperationsTakeNoHeap: nor do the operations of a stage, with their payloads.
 func TestOperationsTakeNoHeap(t *testing.T) {
-	r := newRig(t)
+	for _, store := range []device.DType{device.F32, device.BF16} {
+		t.Run(store.String(), func(t *testing.T) { operationsTakeNoHeap(t, store) })
+	}
+}
+
+func operationsTakeNoHeap(t *testing.T, store device.DType) {
+	r := newRigOf(t, store)
 	mb := r.batch(true)
 	tokens, targets := machine.Tensor{Slice: mb.Tokens}, machine.Tensor{Slice: mb.Targets}
 	piece := r.tensor(r.model.Buckets()[0].Len, func(int) float64 { return 1 })

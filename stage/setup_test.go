@@ -16,6 +16,7 @@ type bench struct {
 	t       testing.TB
 	device  *cpu.Device
 	stream  device.Stream
+	store   device.DType // of tensors
 	account *device.Account
 	model   *model.Model
 }
@@ -27,8 +28,13 @@ const (
 	seed    = 11
 )
 
-func newBench(t testing.TB, float device.DType) *bench {
+// newBench stores tensors in store: F32, F64, or BF16 on a device that works in F32.
+func newBench(t testing.TB, store device.DType) *bench {
 	t.Helper()
+	float := store
+	if store == device.BF16 {
+		float = device.F32
+	}
 	d := cpu.New(cpu.Options{Float: float, Poison: true})
 	s, err := d.OpenStream("test", 1)
 	if err != nil {
@@ -43,7 +49,7 @@ func newBench(t testing.TB, float device.DType) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{t, d, s, device.NewAccount("stage.p0.d0", 0), m}
+	return &bench{t, d, s, store, device.NewAccount("stage.p0.d0", 0), m}
 }
 
 // do runs work on the stream and waits for it.
@@ -56,7 +62,7 @@ func (b *bench) do(work func(device.Kernels) error) error {
 // weights are those of some layers, with made-up values that depend on the parameter alone.
 func (b *bench) weights(layers plan.Range) *stage.Weights {
 	b.t.Helper()
-	w, err := stage.NewWeights(b.device, b.device.Float(), b.account, b.model, layers)
+	w, err := stage.NewWeights(b.device, b.store, b.account, b.model, layers)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -93,12 +99,15 @@ func release(b stage.MicroBatch) {
 	b.Targets.Release()
 }
 
-// set and get work on tensors of either floating-point type.
+// set and get work on tensors of any floating-point type.
 func set(s device.Slice, of func(i int) float64) {
 	for i := range s.Len {
-		if s.Type == device.F64 {
+		switch s.Type {
+		case device.F64:
 			cpu.Float64s(s)[i] = of(i)
-		} else {
+		case device.BF16:
+			cpu.BFloat16s(s)[i] = cpu.Round(float32(of(i)))
+		default:
 			cpu.Float32s(s)[i] = float32(of(i))
 		}
 	}
@@ -107,9 +116,12 @@ func set(s device.Slice, of func(i int) float64) {
 func get(s device.Slice) []float64 {
 	out := make([]float64, s.Len)
 	for i := range out {
-		if s.Type == device.F64 {
+		switch s.Type {
+		case device.F64:
 			out[i] = cpu.Float64s(s)[i]
-		} else {
+		case device.BF16:
+			out[i] = float64(cpu.BFloat16s(s)[i].Float32())
+		default:
 			out[i] = float64(cpu.Float32s(s)[i])
 		}
 	}

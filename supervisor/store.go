@@ -64,6 +64,8 @@ func openStore(job *plan.Job, m *model.Model, t data.Tokenizer, text string, mod
 		Parameters: checkpoint.Parameters(m),
 		Optimizer:  job.Train.Optimizer.Kind,
 		Kinds:      kinds[:1+rule.Moments],
+		// What a run that goes on must share with the one before. train.precision is not among them: masters and moments
+		// are float32 in either, so a run may go on in the other one, as it may with another learning rate.
 		Facts: []checkpoint.Fact{
 			{Key: "model.kind", Value: m.Kind},
 			{Key: "model.heads", Value: fmt.Sprint(job.Model.Heads)},

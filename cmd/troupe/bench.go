@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-train/troupe/bench"
+	"github.com/troupe-train/troupe/device"
 )
 
 func benchCommand() *cobra.Command {
@@ -59,6 +61,7 @@ func checkThreads(threads ...int) error {
 func benchGEMMCommand() *cobra.Command {
 	var o benchFlags
 	var shapes []string
+	var dtype string
 	var threads []int
 	var repetitions int
 	c := &cobra.Command{
@@ -81,8 +84,16 @@ func benchGEMMCommand() *cobra.Command {
 			if repetitions < 1 {
 				return usage(fmt.Errorf("--repeat %d; legal is 1 and more", repetitions))
 			}
-			err := checkThreads(threads...)
+			t, err := parseType(dtype)
 			if err != nil {
+				return err
+			}
+			// A copy: what stands there when nothing is asked for belongs to the package.
+			p.Shapes = slices.Clone(p.Shapes)
+			for i := range p.Shapes {
+				p.Shapes[i].BF16 = p.Shapes[i].BF16 || t == device.BF16
+			}
+			if err = checkThreads(threads...); err != nil {
 				return err
 			}
 			if p.Level, err = bench.ParseLevel(o.level); err != nil {
@@ -98,9 +109,20 @@ func benchGEMMCommand() *cobra.Command {
 	o.register(c)
 	f := c.Flags()
 	f.StringSliceVar(&shapes, "shape", nil, "MxNxK, with :at or :bt behind it for an operand that is stored transposed, and :bf16 for bfloat16; may be repeated")
+	f.StringVar(&dtype, "type", "f32", "the type of all matrices: f32 or bf16")
 	f.IntSliceVar(&threads, "threads", defaultThreads(), "numbers of threads to measure")
 	f.IntVar(&repetitions, "repeat", bench.Repetitions, "how often each product is timed; the median counts")
 	return c
+}
+
+// parseType reads what tensors are stored in.
+func parseType(name string) (device.DType, error) {
+	for _, t := range []device.DType{device.F32, device.BF16} {
+		if t.String() == name {
+			return t, nil
+		}
+	}
+	return 0, usage(fmt.Errorf("--type %q; f32 and bf16 are legal", name))
 }
 
 // defaultThreads is one, and all cores.
@@ -114,6 +136,7 @@ func defaultThreads() []int {
 func benchKernelsCommand() *cobra.Command {
 	var o benchFlags
 	var p bench.KernelOptions
+	var dtype string
 	c := &cobra.Command{
 		Use:     "kernels",
 		Short:   "Measure each kernel of a training step against its floor",
@@ -130,6 +153,9 @@ func benchKernelsCommand() *cobra.Command {
 			}
 			err := checkThreads(p.Threads)
 			if err != nil {
+				return err
+			}
+			if p.Type, err = parseType(dtype); err != nil {
 				return err
 			}
 			if p.Level, err = bench.ParseLevel(o.level); err != nil {
@@ -149,6 +175,7 @@ func benchKernelsCommand() *cobra.Command {
 	f.IntVar(&p.Context, "context", 256, "tokens of a sequence")
 	f.IntVar(&p.Rows, "rows", 8, "sequences of a micro-batch")
 	f.IntVar(&p.Vocab, "vocab", 256, "tokens of the vocabulary")
+	f.StringVar(&dtype, "type", "f32", "what tensors are stored in: f32 or bf16")
 	f.IntVar(&p.Threads, "threads", 1, "threads of the stream")
 	f.IntVar(&p.Repetitions, "repeat", bench.Repetitions, "how often each kernel is timed; the median counts")
 	return c

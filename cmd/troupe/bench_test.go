@@ -31,6 +31,9 @@ func TestBench(t *testing.T) {
 	}{
 		{gemm, "GFLOP/s", "level results"},
 		{kernels, "copy GB/s", "width results"},
+		{append(gemm[:len(gemm):len(gemm)], "--type", "bf16"), "4x5x6:bf16", "level results"},
+		{append(kernels[:len(kernels):len(kernels)], "--type", "bf16"), "tensors of bf16", "type results"},
+		{append(step[:len(step):len(step)], "--precision", "bf16"), "tokens/s", "precision"},
 		{step, "tokens/s", "step_seconds tokens_per_second gflops peak_gflops peak_share outside_kernels parameters"},
 	} {
 		text, err := command(c.args...)
@@ -54,7 +57,7 @@ func TestBench(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	for _, text := range []string{
 		"bench gem", "bench gemm 5", "bench gemm --shape 4x5", "bench gemm --threads 0", "bench gemm --repeat 0", "bench gemm --level sse9",
-		"bench kernels --rows 0", "bench kernels --heads 5", "bench kernels --threads -1", "bench kernels --level sse9",
+		"bench kernels --rows 0", "bench kernels --type f16", "bench gemm --type f64", "bench step --precision f16", "bench kernels --heads 5", "bench kernels --threads -1", "bench kernels --level sse9",
 		"bench step --heads 5", "bench step --steps 0", "bench step --level sse9", "bench step --micro-batch 9",
 	} {
 		if out, err := command(strings.Fields(text)...); !errors.As(err, new(usageError)) {

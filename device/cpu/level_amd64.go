@@ -100,3 +100,15 @@ func FusedMultiplyAdds(l Level, n int) float64 {
 	}
 	return 0
 }
+
+// DotProducts is FusedMultiplyAdds for products of bfloat16: with VDPBF16PS at level AVX512BF16, each of which counts as
+// two, and the same as FusedMultiplyAdds where there is none.
+func DotProducts(l Level, n int) float64 {
+	const sums, million = 12, 1_000_000
+	if l != AVX512BF16 {
+		return FusedMultiplyAdds(l, n)
+	}
+	times := n * million / (4 * sums * 16)
+	peakDotsAVX512(times)
+	return float64(times) * 4 * sums * 16
+}
