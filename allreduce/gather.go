@@ -5,10 +5,9 @@ import (
 	"github.com/troupe-train/troupe/plan"
 )
 
-// Gather copies parts to their places in dst: parts[i] becomes the elements pieces[i], rounded where dst is of a
-// narrower type.
+// Gather copies parts to their places in dst: parts[i] becomes the elements pieces[i].
 func Gather(k device.Kernels, dst device.Slice, pieces []plan.Range, parts []device.Slice) {
 	for i, r := range pieces {
-		k.Convert(dst.Sub(r.Lo, r.Len()), parts[i])
+		k.Copy(dst.Sub(r.Lo, r.Len()), parts[i])
 	}
 }

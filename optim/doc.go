@@ -34,7 +34,7 @@
 //   - Rate, decay and bias correction are pure functions of the job and the step: there is nothing
 //     to restore but weights and moments.
 //   - New weights are written to new memory, and the piece that is published is the master copy
-//     itself: whoever holds the old one still reads the old weights.
+//     itself: whoever holds the old one still reads the old weights. Where stages store bfloat16, it is a copy, rounded.
 //   - From Advance to Advance the state is that of the step, and what is offered of it never changes.
 //   - The norm counts every element of every parameter once, tied or not, and sums blocks in
 //     canonical order, so it has the same bits in every layout.

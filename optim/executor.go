@@ -24,6 +24,8 @@ type Executor struct {
 	account *device.Account
 	rule    Rule
 	shard   shard
+	// store is what stages store weights in, and so what is published.
+	store device.DType
 	// step is the number of updates that the state has had, by the rounds; see advance.
 	step int64
 
@@ -50,7 +52,11 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	if err != nil {
 		return nil, err
 	}
-	return &Executor{plan: p, device: d, account: account, rule: rule, shard: newShard(p, rank, piece), sums: map[*plan.Op]*allreduce.Sum{}}, nil
+	store := device.F32
+	if p.Job.Train.Precision == plan.BF16 {
+		store = device.BF16
+	}
+	return &Executor{plan: p, device: d, account: account, rule: rule, store: store, shard: newShard(p, rank, piece), sums: map[*plan.Op]*allreduce.Sum{}}, nil
 }
 
 // Close gives back all that is held. Nothing may run any more.
@@ -132,21 +138,40 @@ func (x *Executor) restore(k device.Kernels, round plan.Round, op *plan.Op, in [
 		off += n
 	}
 	x.step = round.Step
-	return x.publish(op)
+	return x.publish(k, op)
 }
 
 // publish hands out the weights of the Parameters that an operation writes.
-func (x *Executor) publish(op *plan.Op) ([]machine.Payload, error) {
+func (x *Executor) publish(k device.Kernels, op *plan.Op) ([]machine.Payload, error) {
 	out := x.outs.Of(op)
 	for i, v := range op.Writes {
 		p, err := x.shard.part(v.Index)
 		if err != nil {
 			return nil, err
 		}
-		p.weights.Retain()
-		out.Tensor(i, p.weights)
+		w, err := x.published(k, p.weights)
+		if err != nil {
+			for _, p := range out.List()[:i] {
+				p.Release()
+			}
+			return nil, err
+		}
+		out.Tensor(i, w)
 	}
 	return out.List(), nil
+}
+
+// published is what stages get of weights: the master copy itself, or a rounded one of what they store. The caller owns it.
+func (x *Executor) published(k device.Kernels, weights device.Slice) (device.Slice, error) {
+	if x.store == device.F32 {
+		weights.Retain()
+		return weights, nil
+	}
+	w, err := x.alloc(device.Messages, x.store, weights.Len)
+	if err == nil {
+		k.Convert(w, weights)
+	}
+	return w, err
 }
 
 // allocate makes room for weights and moments in place of what there may be.

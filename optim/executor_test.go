@@ -82,11 +82,11 @@ func train(t *testing.T, p *plan.Plan) (map[string][]float32, []float64) {
 		}
 		at := 0
 		for _, piece := range pieces {
-			w := cpu.Float32s(piece.(machine.Tensor).Slice)
-			if !slices.Equal(w, state[at:at+len(w)]) {
+			w := piece.(machine.Tensor).Slice
+			if w.Type == device.F32 && !slices.Equal(cpu.Float32s(w), state[at:at+w.Len]) {
 				t.Errorf("the mirror of %s offers other weights", id)
 			}
-			at += len(w)
+			at += w.Len
 		}
 		release(append(pieces, copied...)...)
 		for copies := range 1 + moments {
@@ -273,5 +273,61 @@ func TestNewExecutorRefuses(t *testing.T) {
 	defer double.Close()
 	if _, err := optim.NewExecutor(p, plan.ShardID(0, 0), double, nil); err == nil {
 		t.Error("weights in float64 are taken")
+	}
+}
+
+// TestPublishedInBF16: stages that store bfloat16 get the masters rounded, from a shard and from its mirror; masters and moments
+// are those of float32.
+func TestPublishedInBF16(t *testing.T) {
+	p := ledgerPlan(t, 1, 2, "adamw")
+	want, _ := train(t, p)
+	job := *p.Job
+	job.Train.Precision = plan.BF16
+	p.Job = &job
+	b := newBench(t, p)
+	rounded := func(what string, id plan.ActorID, out []machine.Payload) {
+		t.Helper()
+		rank, d, _ := id.Rank()
+		state := b.must(id, plan.SnapshotPhase, 0, plan.Collect, 0)
+		masters, at := cpu.Float32s(state[0].(machine.Tensor).Slice), 0
+		if len(out) != len(p.Parts(rank, d)) {
+			t.Fatalf("%s of %s publishes %d pieces", what, id, len(out))
+		}
+		for _, o := range out {
+			got := o.(machine.Tensor).Slice
+			if got.Type != device.BF16 {
+				t.Fatalf("%s of %s publishes %s", what, id, got.Type)
+			}
+			for i, v := range cpu.BFloat16s(got) {
+				if v != cpu.Round(masters[at+i]) {
+					t.Fatalf("%s of %s: element %d is %#x of %v", what, id, i, v, masters[at+i])
+				}
+			}
+			at += got.Len
+		}
+		release(append(out, state...)...)
+	}
+	for _, id := range b.owners() {
+		rounded("Restore", id, b.must(id, plan.InitPhase, 0, plan.Restore, 0))
+		b.must(mirror(id), plan.InitPhase, 0, plan.Restore, 0)
+		b.must(id, plan.TrainPhase, 0, plan.Advance, 0)
+		rank, d, _ := id.Rank()
+		rounded("Advance of the mirror", id, b.must(mirror(id), plan.TrainPhase, 0, plan.Advance, 0))
+		verdict := b.scalar(0.25)
+		var grads, published []machine.Payload
+		for _, part := range p.Parts(rank, d) {
+			g := make([]float32, part.Range.Len())
+			for i := range g {
+				g[i] = gradient(0, part.Bucket, part.Range.Lo+i)
+			}
+			grads = append(grads, b.tensor(g))
+			published = append(published, b.must(id, plan.TrainPhase, 0, plan.Update, part.Bucket, grads[len(grads)-1], verdict)...)
+		}
+		b.must(id, plan.TrainPhase, 1, plan.Advance, 0)
+		rounded("Update", id, published)
+		release(append(grads, verdict)...)
+	}
+	if got, _ := train(t, p); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Error("the state is not that of float32")
 	}
 }

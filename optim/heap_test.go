@@ -12,7 +12,16 @@ import (
 // TestOperationsTakeNoHeap: in a step like the one before, the operations of a shard and of its mirror
 // take nothing from the Go heap.
 func TestOperationsTakeNoHeap(t *testing.T) {
+	for _, precision := range []string{plan.F32, plan.BF16} {
+		t.Run(precision, func(t *testing.T) { operationsTakeNoHeap(t, precision) })
+	}
+}
+
+func operationsTakeNoHeap(t *testing.T, precision string) {
 	p := ledgerPlan(t, 1, 1, "adamw")
+	job := *p.Job
+	job.Train.Precision = precision
+	p.Job = &job
 	b := newBench(t, p)
 	id := plan.ShardID(0, 0)
 	release(b.must(id, plan.InitPhase, 0, plan.Restore, 0)...)

@@ -68,15 +68,18 @@ func (x *Executor) update(k device.Kernels, round plan.Round, op *plan.Op, in []
 	}
 	p.drop()
 	if p.next.skip = scale < 0; p.next.skip {
-		return x.publish(op)
+		return x.publish(k, op)
 	}
 	if err := x.make(p); err != nil {
 		return nil, err
 	}
 	x.apply(k, round.Step, p, p.next.weights, p.next.moments, g, scale)
-	p.next.weights.Retain()
+	w, err := x.published(k, p.next.weights)
+	if err != nil {
+		return nil, err
+	}
 	out := x.outs.Of(op)
-	out.Tensor(0, p.next.weights)
+	out.Tensor(0, w)
 	return out.List(), nil
 }
 
@@ -144,7 +147,7 @@ func (x *Executor) advance(k device.Kernels, round plan.Round, op *plan.Op) ([]m
 		}
 		x.step = round.Step
 	}
-	return x.publish(op)
+	return x.publish(k, op)
 }
 
 func (x *Executor) commit(k device.Kernels, p *part) error {

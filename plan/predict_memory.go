@@ -209,7 +209,9 @@ func (m *memory) bytes(v Value) int64 {
 		return elementBytes * int64(rows()) * int64(m.pl.Model.Context)
 	case Activation, ActivationGrad:
 		return m.portBytes(m.pl.Model.In(v.Index)[0], rows())
-	case Gradient, Reduced, Parameters:
+	case Parameters:
+		return m.pl.Job.stored() * int64(m.pl.Buckets[v.Index].Pieces[v.Piece].Len())
+	case Gradient, Reduced:
 		return elementBytes * int64(m.pl.Buckets[v.Index].Pieces[v.Piece].Len())
 	case Loss, Verdict:
 		return statBytes

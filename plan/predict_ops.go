@@ -33,8 +33,20 @@ func (m *memory) run(op *Op) {
 		// The next state is made beside the old one.
 		_, d, _ := m.actor.Rank()
 		n := elementBytes * int64(m.pl.Buckets[op.Bucket].Pieces[d].Len())
-		m.values[op.Writes[0]] = m.alloc(parameterBytes, n)
-		m.next = append(m.next, m.values[op.Writes[0]].retain(), m.alloc(optimizerBytes, n*m.moments()))
+		next := m.alloc(parameterBytes, n)
+		m.next = append(m.next, next, m.alloc(optimizerBytes, n*m.moments()))
+		if m.pl.Job.Train.Precision == BF16 {
+			m.values[op.Writes[0]] = m.alloc(messageBytes, m.bytes(op.Writes[0]))
+		} else {
+			m.values[op.Writes[0]] = next.retain()
+		}
+	case Restore, Advance:
+		// The masters themselves are published, or copies of fewer bytes.
+		for _, v := range op.Writes {
+			if m.pl.Job.Train.Precision == BF16 {
+				m.values[v] = m.alloc(messageBytes, m.bytes(v))
+			}
+		}
 	case Hold:
 		m.hold(op)
 	case Feed, SquareNorm, Decide, Collect:

@@ -289,7 +289,7 @@ func (x *Executor) load(k device.Kernels, op *plan.Op, in []machine.Payload) ([]
 	x.pieces, x.parts = x.pieces[:0], x.parts[:0]
 	for i, v := range op.Reads {
 		piece := x.plan.Buckets[op.Bucket].Pieces[v.Piece]
-		part, err := machine.TensorOf(v, in[i], x.device.Float(), piece.Len())
+		part, err := machine.TensorOf(v, in[i], x.weights.store, piece.Len())
 		if err != nil {
 			return nil, err
 		}

@@ -77,7 +77,7 @@ func (r *rig) run(ph plan.Phase, op *plan.Op, in ...machine.Payload) (out []mach
 
 func (r *rig) tensor(n int, of func(int) float64) machine.Tensor {
 	r.t.Helper()
-	s, err := r.device.Alloc(r.account, device.Messages, device.F32, n)
+	s, err := r.device.Alloc(r.account, device.Messages, r.store, n)
 	if err != nil {
 		r.t.Fatal(err)
 	}

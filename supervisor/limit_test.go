@@ -21,9 +21,13 @@ func TestRecoveryUnderALimit(t *testing.T) {
 		{"layout.pipeline=2", "panic stage.p0.d0 at backward-weight of train step 2", ""},
 		{"layout.data=2", "panic mirror.p0.d1 at hold of train step 2", "shard.p0.d1"},
 		{"layout.data=2", "panic shard.p0.d1 at square-norm of train step 2", ""},
+		{"layout.pipeline=2 train.precision=bf16", "panic mirror.p0.d0 at hold of train step 2", "shard.p0.d0"},
+		{"layout.pipeline=2 train.precision=bf16", "panic shard.p0.d0 at reduce of train step 2", "mirror.p0.d0"},
+		{"layout.data=2 train.precision=bf16", "panic stage.p0.d1 at backward-weight of train step 2", ""},
 	} {
 		t.Run(c.layout+", "+c.fault, func(t *testing.T) {
-			set := []string{"model.layers=1", "model.width=64", "model.context=4", "train.batch=2", "train.micro_batch=1", "train.evaluate.batch=0", "train.evaluate.every=0", "layout.pipeline=1", "layout.data=1", c.layout}
+			set := []string{"model.layers=1", "model.width=64", "model.context=4", "train.batch=2", "train.micro_batch=1", "train.evaluate.batch=0", "train.evaluate.every=0", "layout.pipeline=1", "layout.data=1"}
+			set = append(set, strings.Fields(c.layout)...)
 			predict := func() (*plan.Plan, int64) {
 				t.Helper()
 				job := testRunJob(t, set...)
