@@ -6,6 +6,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/troupe-train/troupe/device/cpu"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/plan/fault"
 	"github.com/troupe-train/troupe/sim"
@@ -131,4 +132,39 @@ func TestKillInRecovery(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs", runs)
+}
+
+// TestSevenHundredActors: recovery does not depend on the number of actors. A stage and a shard fail, each in the middle of a
+// step of more than 700; nobody else restarts.
+func TestSevenHundredActors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	const workers = 24
+	job, m, o := tinyJob(t, "layout.pipeline=24", "layout.data=15", "train.batch=15", "train.micro_batch=1")
+	o.Nodes = workers
+	p, err := plan.New(job, m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Actors) < 700 {
+		t.Fatalf("%d actors", len(p.Actors))
+	}
+	d := cpu.New(cpu.Options{})
+	defer d.Close()
+	b, err := sim.NewBench(sim.BenchConfig{Plan: p, Device: d, Stubs: true, Nodes: workers + 1, Rounds: supervisor.Rounds{Until: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := 0 // one that has layers of its own
+	for len(p.Parts(rank, 0)) == 0 {
+		rank++
+	}
+	step := plan.Round{Step: 1, Phase: plan.TrainPhase}
+	for i, id := range []plan.ActorID{plan.StageID(rank, 7), plan.ShardID(rank, 0)} {
+		r := b.Run(uint64(i), []fault.Fault{{Kind: fault.Kill, Actor: id, At: fault.Point{Round: step, Micro: fault.Any, Bucket: fault.Any, Number: 5}}}, nil)
+		if want := map[plan.ActorID]int{id: 1}; r.Violation != nil || r.Struck != 1 || r.Resumes != 0 || !maps.Equal(r.Lives, want) {
+			t.Errorf("%s: %v", id, r)
+		}
+	}
 }

@@ -79,14 +79,6 @@ func (k *kernels[T]) atLeast(kernel, name string, s device.Slice, n int) []T {
 	return v[:n]
 }
 
-// optional is in for a slice that may be none: then it is nil.
-func (k *kernels[T]) optional(kernel, name string, s device.Slice, n int) []T {
-	if s.IsZero() {
-		return nil
-	}
-	return k.in(kernel, name, s, n)
-}
-
 func ints(kernel, name string, s device.Slice, n int) []int32 {
 	v := Int32s(s)
 	if len(v) != n {
