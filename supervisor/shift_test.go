@@ -237,7 +237,8 @@ func TestFailuresByOtherShares(t *testing.T) {
 					t.Errorf("%s was restarted %d times, want %d\n%s", a.ID, a.Restarts, n, said)
 				}
 			}
-			if n := len(r.Shifts); n != 2 || !slices.Equal(r.Shifts[0].Shares, []int{3, 1}) || !slices.Equal(r.Shifts[1].Shares, []int{1, 3}) {
+			// On a busy machine the first may come so late that the second replaces it.
+			if n := len(r.Shifts); n == 0 || !slices.Equal(r.Shifts[n-1].Shares, []int{1, 3}) || n == 2 && !slices.Equal(r.Shifts[0].Shares, []int{3, 1}) {
 				t.Errorf("shifts %+v\n%s", r.Shifts, said)
 			}
 		})
