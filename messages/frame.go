@@ -165,17 +165,17 @@ func (c *Chunk) check(data int) error {
 	if err := checkID("receiver", n.To); err != nil {
 		return err
 	}
+	if err := n.Round.check(); err != nil {
+		return err
+	}
 	v := n.Value
-	for _, x := range [...]int64{n.Round.Step, v.Index, v.Use, v.Lo, v.Hi} {
+	for _, x := range [...]int64{v.Index, v.Use, v.Lo, v.Hi} {
 		if x < 0 || x > maxCount {
 			return bad("field out of range", "%d in the name of a message", x)
 		}
 	}
-	if v.Piece < -1 || v.Piece > maxCount || v.Kind > 255 || n.Round.Phase > 255 || n.Incarnation > 1<<31-1 {
-		return bad("field out of range", "piece %d, kind %d, phase %d, incarnation %d", v.Piece, v.Kind, n.Round.Phase, n.Incarnation)
-	}
-	if len(n.Round.Shares) > maxShares {
-		return bad("field out of range", "shares of %d bytes", len(n.Round.Shares))
+	if v.Piece < -1 || v.Piece > maxCount || v.Kind > 255 || n.Incarnation > 1<<31-1 {
+		return bad("field out of range", "piece %d, kind %d, incarnation %d", v.Piece, v.Kind, n.Incarnation)
 	}
 	switch c.Payload {
 	case Payload_PAYLOAD_NONE:

@@ -52,11 +52,7 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	if err != nil {
 		return nil, err
 	}
-	store := device.F32
-	if p.Job.Train.Precision == plan.BF16 {
-		store = device.BF16
-	}
-	return &Executor{plan: p, device: d, account: account, rule: rule, store: store, shard: newShard(p, rank, piece), sums: map[*plan.Op]*allreduce.Sum{}}, nil
+	return &Executor{plan: p, device: d, account: account, rule: rule, store: p.Job.Train.Stored(device.F32), shard: newShard(p, rank, piece), sums: map[*plan.Op]*allreduce.Sum{}}, nil
 }
 
 // Close gives back all that is held. Nothing may run any more.

@@ -1,5 +1,7 @@
 package plan
 
+import "github.com/troupe-train/troupe/device"
+
 // Job is the file that a user writes. Parse reads it, Defaults says what stands for a key that is
 // not given, and Validate says whether the whole is legal.
 type Job struct {
@@ -58,6 +60,14 @@ type Train struct {
 
 // The precisions of Train.
 const F32, BF16 = "f32", "bf16"
+
+// Stored is the type that stages store weights and activations in, on a device of that Float type.
+func (t Train) Stored(float device.DType) device.DType {
+	if t.Precision == BF16 {
+		return device.BF16
+	}
+	return float
+}
 
 // Evaluate says when the held-out loss is measured.
 type Evaluate struct {

@@ -38,16 +38,22 @@ func New(job *Job, m *model.Model, opt Options) (*Plan, error) {
 	pl.Actors = place(pl, opt.Nodes)
 	l := newLowering(pl)
 	for ph, lower := range [Phases]func(ActorID, int) []Op{l.init, l.recover, l.evaluate, l.snapshot, l.train} {
-		pl.Programs[ph] = make(map[ActorID]*Program, len(pl.Actors))
-		for i, a := range pl.Actors {
-			pl.Programs[ph][a.ID] = finished(a.ID, Phase(ph), lower(a.ID, i))
-		}
+		pl.Programs[ph] = l.programs(Phase(ph), lower)
 	}
 	pl.Predicted = predict(pl)
 	if err := Check(pl); err != nil {
 		return nil, err
 	}
 	return pl, nil
+}
+
+// programs are those of all actors in a phase.
+func (l *lowering) programs(ph Phase, lower func(ActorID, int) []Op) map[ActorID]*Program {
+	programs := make(map[ActorID]*Program, len(l.Actors))
+	for i, a := range l.Actors {
+		programs[a.ID] = finished(a.ID, ph, lower(a.ID, i))
+	}
+	return programs
 }
 
 // finished is the program of operations that have been lowered.

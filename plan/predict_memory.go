@@ -3,6 +3,7 @@ package plan
 import (
 	"sort"
 
+	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/model"
 )
 
@@ -21,12 +22,7 @@ const (
 const elementBytes, statBytes = 4, 8
 
 // stored is the size of an element of what stages store.
-func (j *Job) stored() int64 {
-	if j.Train.Precision == BF16 {
-		return 2
-	}
-	return elementBytes
-}
+func (j *Job) stored() int64 { return int64(j.Train.Stored(device.F32).Size()) }
 
 // portBytes is the size of a tensor of a micro-batch.
 func (m *memory) portBytes(p model.Port, rows int) int64 {

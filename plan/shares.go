@@ -54,6 +54,14 @@ func (pl *Plan) Shares() []int {
 	return counts
 }
 
+// CountsOf are shares that fit the plan, in numbers.
+func (pl *Plan) CountsOf(s Shares) []int {
+	if counts, err := s.Counts(); s != "" && err == nil {
+		return counts
+	}
+	return pl.Shares()
+}
+
 // SharesOf writes down shares by data rank; empty if they are those of the plan.
 func (pl *Plan) SharesOf(counts []int) Shares {
 	if slices.Equal(counts, pl.Shares()) {
@@ -82,15 +90,7 @@ func (pl *Plan) Deal(s Shares) ([]MicroBatch, error) {
 	if len(counts) != pl.Job.Layout.Data || sum != len(pl.Train) {
 		return nil, fmt.Errorf("plan: the shares %s give %d micro-batches to %d data ranks; the plan has %d micro-batches and %d data ranks", s, sum, len(counts), len(pl.Train), pl.Job.Layout.Data)
 	}
-	batches := slices.Clone(pl.Train)
-	at := 0
-	for d, n := range counts {
-		for i := range n {
-			batches[at+i].Data = d
-		}
-		at += n
-	}
-	return batches, nil
+	return cut(pl.Job.Train.Batch, pl.Job.Train.MicroBatch, counts), nil
 }
 
 // ProgramIn returns what an actor does in a round: a pure function of the plan and the round. It is nil for an actor
@@ -135,10 +135,7 @@ func (pl *Plan) Reshare(s Shares) (*Plan, error) {
 		return q, err
 	}
 	l := newLowering(q)
-	q.Programs[TrainPhase] = make(map[ActorID]*Program, len(q.Actors))
-	for i, a := range q.Actors {
-		q.Programs[TrainPhase][a.ID] = finished(a.ID, TrainPhase, l.train(a.ID, i))
-	}
+	q.Programs[TrainPhase] = l.programs(TrainPhase, l.train)
 	q.Predicted = predict(q)
 	for _, check := range []func(*Plan) error{checkShape, func(pl *Plan) error { return checkPhase(pl, TrainPhase) }, checkOffers} {
 		if err := check(q); err != nil {

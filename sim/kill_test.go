@@ -6,7 +6,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/troupe-train/troupe/device/cpu"
 	"github.com/troupe-train/troupe/plan"
 	"github.com/troupe-train/troupe/plan/fault"
 	"github.com/troupe-train/troupe/sim"
@@ -150,12 +149,7 @@ func TestSevenHundredActors(t *testing.T) {
 	if len(p.Actors) < 700 {
 		t.Fatalf("%d actors", len(p.Actors))
 	}
-	d := cpu.New(cpu.Options{})
-	defer d.Close()
-	b, err := sim.NewBench(sim.BenchConfig{Plan: p, Device: d, Stubs: true, Nodes: workers + 1, Rounds: supervisor.Rounds{Until: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := benchOf(t, sim.BenchConfig{Plan: p, Stubs: true, Nodes: workers + 1, Rounds: supervisor.Rounds{Until: 2}})
 	rank := 0 // one that has layers of its own
 	for len(p.Parts(rank, 0)) == 0 {
 		rank++

@@ -47,11 +47,7 @@ func NewExecutor(p *plan.Plan, id plan.ActorID, d device.Device, account *device
 	if !ok || id.Role() != "stage" || rank >= len(p.Stages) {
 		return nil, fmt.Errorf("stage: %q is not a stage of a pipeline of %d", id, len(p.Stages))
 	}
-	store := d.Float()
-	if p.Job.Train.Precision == plan.BF16 {
-		store = device.BF16
-	}
-	w, err := NewWeights(d, store, account, p.Model, p.Stages[rank])
+	w, err := NewWeights(d, p.Job.Train.Stored(d.Float()), account, p.Model, p.Stages[rank])
 	if err != nil {
 		return nil, err
 	}

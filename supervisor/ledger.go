@@ -176,7 +176,7 @@ func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID
 	}
 	if o.Round.Shares != l.shares {
 		l.shares = o.Round.Shares
-		r.Shifts = append(r.Shifts, ShiftDone{Step: o.Round.Step, Shares: l.counts(l.shares), Reason: l.reason(l.shares)})
+		r.Shifts = append(r.Shifts, ShiftDone{Step: o.Round.Step, Shares: l.plan.CountsOf(l.shares), Reason: l.reason(l.shares)})
 	}
 	r.StepsRun++
 	r.Steps = done.Step
@@ -219,14 +219,6 @@ func (l *ledger) reason(s plan.Shares) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.why[s]
-}
-
-// counts are shares in numbers.
-func (l *ledger) counts(s plan.Shares) []int {
-	if counts, err := s.Counts(); s != "" && err == nil {
-		return counts
-	}
-	return l.plan.Shares()
 }
 
 // close returns the result of the run, in which actors were restarted so often.

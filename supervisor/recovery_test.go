@@ -17,25 +17,25 @@ import (
 )
 
 // TestRecovery: scripts of events, with the decisions that they bring about. TROUPE_REWRITE=1 rewrites them.
-func TestRecovery(t *testing.T) {
-	files, err := filepath.Glob("testdata/recovery/*.txt")
+func TestRecovery(t *testing.T) { playScripts(t, "testdata/recovery", playScript) }
+
+// playScripts compares the scripts of a folder with what play makes of them.
+func playScripts(t *testing.T, folder string, play func(t *testing.T, text string) string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := playScript(t, string(text))
+			must(t, err)
+			got := play(t, string(text))
 			if got == string(text) {
 				return
 			}
 			if os.Getenv("TROUPE_REWRITE") != "" {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(file, []byte(got), 0o644))
 				return
 			}
 			t.Errorf("%s\n--- got ---\n%s", file, got)

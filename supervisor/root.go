@@ -277,11 +277,7 @@ func (o *root) forced(s plan.Shares) {
 		o.run.note(fmt.Sprintf("fault: no shift to %s: %v", s, err))
 		return
 	}
-	from := p.Shares()
-	if o.shares != "" {
-		from, _ = o.shares.Counts() // they have been proved
-	}
-	o.reshare(Shift{From: from, To: to, Shares: s, Reason: "a fault asks for it"})
+	o.reshare(Shift{From: p.CountsOf(o.shares), To: to, Shares: s, Reason: "a fault asks for it"})
 }
 
 // stopped takes in that the trainer has ended the run.

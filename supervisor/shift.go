@@ -49,7 +49,7 @@ const shiftGain, againGain = 0.1, 0.2
 
 // NewShifter is that of a plan whose stages are watched.
 func NewShifter(p *plan.Plan, w *SlowWatch) *Shifter {
-	return &Shifter{plan: p, watch: w, load: newLoad(p), counts: p.Shares(), recent: map[plan.ActorID]*recent{}}
+	return &Shifter{plan: p, watch: w, load: w.load, counts: p.Shares(), recent: map[plan.ActorID]*recent{}}
 }
 
 // Step takes in a committed step that was run by given shares, after the watch has. It returns what is decided: a

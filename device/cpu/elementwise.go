@@ -101,19 +101,22 @@ func (k *kernels[T]) Convert(dst, src device.Slice) {
 	k.pool.run(&k.convert, tilesOf(dst.Len, tileElements))
 }
 
-type addTask[T Float] struct {
+// pairTask makes each element of dst of those at its place in a and b.
+type pairTask[T Float] struct {
 	ops       *rowOps[T]
+	row       func(dst, a, b *T, n int)
+	per       int // elements of a tile
 	dst, a, b operand[T]
 }
 
-func (t *addTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, t.dst.len(), tileElements)
+func (t *pairTask[T]) tile(i int, w *worker) {
+	lo, hi := span(i, t.dst.len(), t.per)
 	n := piece(hi-lo, &t.dst, &t.a, &t.b)
 	s := bandsOf(w, t.ops, 3, n, &t.dst, &t.a, &t.b)
 	for ; lo < hi; lo += n {
 		end := min(lo+n, hi)
 		d := t.dst.room(&s, 0, lo, end)
-		t.ops.add(first(d), first(t.a.read(&s, 1, lo, end)), first(t.b.read(&s, 2, lo, end)), end-lo)
+		t.row(first(d), first(t.a.read(&s, 1, lo, end)), first(t.b.read(&s, 2, lo, end)), end-lo)
 		t.dst.put(t.ops, d, lo)
 	}
 }
@@ -127,7 +130,7 @@ func (k *kernels[T]) Add(dst, a, b device.Slice) {
 		}
 		return
 	}
-	k.add = addTask[T]{k.ops, k.tensor(dst), k.of("Add", "a", a, dst.Len), k.of("Add", "b", b, dst.Len)}
+	k.add = pairTask[T]{k.ops, k.ops.add, tileElements, k.tensor(dst), k.of("Add", "a", a, dst.Len), k.of("Add", "b", b, dst.Len)}
 	k.pool.run(&k.add, tilesOf(dst.Len, tileElements))
 }
 
@@ -156,25 +159,8 @@ func (k *kernels[T]) GELU(y, x device.Slice) {
 	k.pool.run(&k.gelu, tilesOf(y.Len, geluElements))
 }
 
-type geluBackwardTask[T Float] struct {
-	ops       *rowOps[T]
-	dx, dy, x operand[T]
-}
-
-func (t *geluBackwardTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, t.dx.len(), geluElements)
-	n := piece(hi-lo, &t.dx, &t.dy, &t.x)
-	s := bandsOf(w, t.ops, 3, n, &t.dx, &t.dy, &t.x)
-	for ; lo < hi; lo += n {
-		end := min(lo+n, hi)
-		dx := t.dx.room(&s, 0, lo, end)
-		t.ops.geluBackward(first(dx), first(t.dy.read(&s, 1, lo, end)), first(t.x.read(&s, 2, lo, end)), end-lo)
-		t.dx.put(t.ops, dx, lo)
-	}
-}
-
 func (k *kernels[T]) GELUBackward(dx, dy, x device.Slice) {
-	k.geluBackward = geluBackwardTask[T]{k.ops, k.tensor(dx), k.of("GELUBackward", "dy", dy, dx.Len), k.of("GELUBackward", "x", x, dx.Len)}
+	k.geluBackward = pairTask[T]{k.ops, k.ops.geluBackward, geluElements, k.tensor(dx), k.of("GELUBackward", "dy", dy, dx.Len), k.of("GELUBackward", "x", x, dx.Len)}
 	k.pool.run(&k.geluBackward, tilesOf(dx.Len, geluElements))
 }
 

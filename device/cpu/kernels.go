@@ -23,9 +23,9 @@ type kernels[T Float] struct {
 	fillHalf       fillTask[BFloat16]
 	copy           copyTask
 	convert        convertTask[T]
-	add            addTask[T]
+	add            pairTask[T]
 	gelu           geluTask[T]
-	geluBackward   geluBackwardTask[T]
+	geluBackward   pairTask[T]
 	dropout        dropoutTask[T]
 	matmul         matmulTask[T]
 	sumRows        sumRowsTask[T]
