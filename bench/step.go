@@ -139,7 +139,8 @@ func Step(ctx context.Context, o StepOptions) (*StepReport, error) {
 	}
 	d := cpu.New(cpu.Options{Float: device.F32, Level: o.Level})
 	defer d.Close()
-	peaks := samplePeak(o.Threads, o.dtype())
+	stored := job.Train.Stored(device.F32) // products are made of it
+	peaks := samplePeak(o.Threads, stored)
 	var w watch
 	result, err := supervisor.Run(ctx, job, supervisor.WithModel(m), supervisor.WithData(noise{o.Vocab}), supervisor.WithDevice(d),
 		supervisor.WithProgress(w.progress(o.Warmup)))
@@ -149,16 +150,8 @@ func Step(ctx context.Context, o StepOptions) (*StepReport, error) {
 	if len(w.steps) < o.Steps {
 		return nil, fmt.Errorf("%d of %d steps were measured: %w", len(w.steps), o.Steps, context.Cause(ctx))
 	}
-	peaks = append(peaks, samplePeak(o.Threads, o.dtype())...)
+	peaks = append(peaks, samplePeak(o.Threads, stored)...)
 	return o.report(p, d, result, &w, median(peaks)), nil
-}
-
-// dtype is what stages store, and products are made of.
-func (o StepOptions) dtype() device.DType {
-	if o.Precision == plan.BF16 {
-		return device.BF16
-	}
-	return device.F32
 }
 
 // samplePeak takes some samples of the peak.
