@@ -28,12 +28,6 @@ func newBench(t testing.TB, c sim.BenchConfig, workers int, set ...string) *sim.
 		t.Fatal(err)
 	}
 	c.Plan = p
-	return benchOf(t, c)
-}
-
-// benchOf is a bench, on a device that must be empty in the end.
-func benchOf(t testing.TB, c sim.BenchConfig) *sim.Bench {
-	t.Helper()
 	if c.Device == nil {
 		d := cpu.New(cpu.Options{Poison: true})
 		t.Cleanup(func() {

@@ -140,16 +140,12 @@ func TestSevenHundredActors(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	const workers = 24
-	job, m, o := tinyJob(t, "layout.pipeline=24", "layout.data=15", "train.batch=15", "train.micro_batch=1")
-	o.Nodes = workers
-	p, err := plan.New(job, m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := newBench(t, sim.BenchConfig{Stubs: true, Nodes: workers + 1, Rounds: supervisor.Rounds{Until: 2}}, workers,
+		"layout.pipeline=24", "layout.data=15", "train.batch=15", "train.micro_batch=1")
+	p := b.Plan()
 	if len(p.Actors) < 700 {
 		t.Fatalf("%d actors", len(p.Actors))
 	}
-	b := benchOf(t, sim.BenchConfig{Plan: p, Stubs: true, Nodes: workers + 1, Rounds: supervisor.Rounds{Until: 2}})
 	rank := 0 // one that has layers of its own
 	for len(p.Parts(rank, 0)) == 0 {
 		rank++
