@@ -25,6 +25,10 @@ const (
 	// A sender that hears nothing sends again after resendMin, then after twice that, up to resendMax.
 	resendMin = 200 * time.Millisecond
 	resendMax = time.Second
+	// askFirst takes the place of resendMin until the receiver has been heard for the first time: servers tell each
+	// other only by and by of a subject that somebody new listens to, and what comes before that is thrown away. It is
+	// then not the chunk that goes again but a probe, which is small.
+	askFirst = 20 * time.Millisecond
 	// gapPause is the least time between two answers to gaps: a burst behind one lost chunk makes many.
 	gapPause = 20 * time.Millisecond
 )
@@ -72,6 +76,7 @@ type sender[M any] struct {
 	again  uint64 // chunks that were sent more than once
 	high   uint64 // the first that never went over the wire
 
+	heard    bool      // an answer has come
 	deadline time.Time // when to send again; zero when nothing is owed
 	timeout  time.Duration
 	answered time.Time // the last answer to a gap
@@ -83,7 +88,7 @@ type sender[M any] struct {
 }
 
 func newSender[M any](epoch uint64) *sender[M] {
-	return &sender[M]{epoch: epoch, acked: 1, cursor: 1, next: 1, high: 1, limit: window, timeout: resendMin}
+	return &sender[M]{epoch: epoch, acked: 1, cursor: 1, next: 1, high: 1, limit: window, timeout: askFirst}
 }
 
 // push queues a message.
@@ -187,6 +192,15 @@ func (s *sender[M]) acknowledge(g grant, now time.Time) []M {
 		return nil
 	}
 	s.limit = max(s.limit, g.limit)
+	if !s.heard {
+		s.heard, s.timeout = true, resendMin
+		if !s.deadline.IsZero() {
+			s.deadline = now.Add(s.timeout)
+		}
+		if g.next == s.acked {
+			s.cursor = s.acked // it has been asked, and has nothing
+		}
+	}
 	var whole []M
 	if g.next > s.acked {
 		n := g.next - s.acked
@@ -223,7 +237,7 @@ func (s *sender[M]) tick(now time.Time) {
 	}
 	s.timeout = min(2*s.timeout, resendMax)
 	s.deadline = now.Add(s.timeout)
-	if len(s.flight) > 0 {
+	if len(s.flight) > 0 && s.heard {
 		s.cursor = s.acked
 		s.alone = true
 	} else {

@@ -242,6 +242,10 @@ func TestLinkOutlivesALostGrant(t *testing.T) {
 func TestLinkToAStoppedReceiver(t *testing.T) {
 	w := newWire()
 	w.push(10 * window)
+	w.take(t)
+	w.arrive(t, w.to[0])
+	w.acknowledge(t, w.back[0])
+	w.to, w.back = nil, nil
 	for w.take(t) {
 	}
 	before := len(w.to)
@@ -253,6 +257,43 @@ func TestLinkToAStoppedReceiver(t *testing.T) {
 	}
 	if again := len(w.to) - before; again < 5 || again > 15 {
 		t.Fatalf("%d chunks were sent again in 10 s of silence", again)
+	}
+	w.settle(t)
+}
+
+// TestLinkToANewReceiver: what goes before anybody knows that the receiver listens is lost. It goes again when the
+// receiver answers for the first time, which it is asked for soon, by probes and not by the chunks themselves.
+func TestLinkToANewReceiver(t *testing.T) {
+	w := newWire()
+	w.push(3 * chunkBytes)
+	for w.take(t) {
+	}
+	w.to = nil
+	chunks, probes := 0, 0
+	for range int(3 * askFirst / tickEvery) {
+		w.now = w.now.Add(tickEvery)
+		w.sender.tick(w.now)
+		for w.take(t) {
+		}
+	}
+	for _, x := range w.to {
+		if x.chunk.probe {
+			probes++
+		} else {
+			chunks++
+		}
+	}
+	if chunks != 0 || probes != 2 {
+		t.Fatalf("%d chunks and %d probes were sent within %s, want none and 2", chunks, probes, 3*askFirst)
+	}
+	w.arrive(t, w.to[1])
+	w.to = nil
+	w.acknowledge(t, w.back[0])
+	w.back = nil
+	for w.take(t) { // no time has passed
+	}
+	if len(w.to) != 3 {
+		t.Fatalf("%d chunks were sent again, want 3", len(w.to))
 	}
 	w.settle(t)
 }

@@ -59,8 +59,8 @@ type inlet struct {
 	parts    assembly
 }
 
-// tickEvery is how often links look at the clock. It is well under resendMin.
-const tickEvery = 50 * time.Millisecond
+// tickEvery is how often links look at the clock. It is well under askFirst.
+const tickEvery = 10 * time.Millisecond
 
 func newTransport(n *Node, s *Server) (*transport, error) {
 	t := &transport{
