@@ -51,7 +51,8 @@ type Train struct {
 	// Precision is what stages store weights and activations in: f32; or bf16, with sums, gradients of weights and what the
 	// optimizer keeps in float32. Default f32.
 	Precision string `yaml:"precision"`
-	// Threads of each process. 0: all cores, or a part of them where several processes are launched on one machine. Default 0.
+	// Threads of each process. 0: all cores, or a part of them where several processes are launched on one machine. A stage never
+	// computes on more than there are cores. Default 0.
 	Threads int `yaml:"threads"`
 	// MemoryLimit is bytes for each actor; 0: no limit. Default 0.
 	MemoryLimit int64    `yaml:"memory_limit"`

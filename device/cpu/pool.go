@@ -67,10 +67,12 @@ const (
 	patience, ownerPatience = 32 * time.Microsecond, 256 * time.Microsecond
 )
 
+// newPool has threads workers, but no more than there are processors: others would compute nothing sooner, and those who wait
+// awake, or are woken, would be in the way of those who compute.
 func newPool(threads int) *pool {
 	p := &pool{empty: make(chan struct{}, 1)}
 	p.gate.Store(gateClosed)
-	for i := range threads {
+	for i := range min(threads, runtime.GOMAXPROCS(0)) {
 		p.workers = append(p.workers, &worker{id: i})
 	}
 	for _, w := range p.workers[1:] {
