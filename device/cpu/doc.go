@@ -12,9 +12,9 @@
 // # Streams and threads
 //
 // A stream is one goroutine locked to a thread, which runs the queued work, and threads-1
-// workers that live as long as the stream. A kernel cuts its output into tiles whose bounds depend on
-// the shape alone; whoever is free takes the next tile. A sum is always inside one tile, or its
-// parts are added in a fixed order: so the bits do not depend on the number of threads.
+// workers that live as long as the stream. A kernel cuts its output into tiles;
+// whoever is free takes the next tile. A sum is always inside one tile, or its parts are added in an order that
+// depends on the shape alone: so the bits do not depend on the number of threads.
 //
 // The queue of a stream grows as needed: whoever queues work bounds it (a machine launches only
 // a few operations ahead).

@@ -58,15 +58,16 @@ type embedTableTask[T Float] struct {
 	dy     operand[T]
 	tokens []int32
 	width  int
+	per    int // columns of a tile
 }
 
 // tile owns columns, so that the contributions to an element are added by one thread, in order.
 func (t *embedTableTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, t.width, columnsPerTile)
+	lo, hi := span(i, t.width, t.per)
 	for r := 0; r < len(t.dtable); r += t.width {
 		clear(t.dtable[r+lo : r+hi])
 	}
-	s := bandsOf(w, t.ops, 1, columnsPerTile, &t.dy)
+	s := bandsOf(w, t.ops, 1, t.per, &t.dy)
 	for r, id := range t.tokens {
 		dy := t.dy.read(&s, 0, r*t.width+lo, r*t.width+hi)
 		d := t.dtable[int(id)*t.width+lo : int(id)*t.width+hi]
@@ -100,8 +101,8 @@ func (k *kernels[T]) EmbedBackward(dtable, dpositions, dy, tokens device.Slice, 
 	n := rows * context
 	vocabulary := dtable.Len / max(1, width)
 	g := k.of(name, "dy", dy, n*width)
-	k.embedTable = embedTableTask[T]{k.ops, k.in(name, "dtable", dtable, vocabulary*width), g, checked(name, tokens, n, vocabulary), width}
-	k.pool.run(&k.embedTable, tilesOf(width, columnsPerTile))
+	k.embedTable = embedTableTask[T]{k.ops, k.in(name, "dtable", dtable, vocabulary*width), g, checked(name, tokens, n, vocabulary), width, columnsOf(k.pool, width)}
+	k.pool.run(&k.embedTable, tilesOf(width, k.embedTable.per))
 	if dpositions.IsZero() {
 		return
 	}

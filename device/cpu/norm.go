@@ -69,23 +69,20 @@ func (k *kernels[T]) LayerNormBackwardInput(dx, residual, dy, x, gain, mean, rst
 	k.pool.run(&k.normInput, tilesOf(rows, k.normInput.per))
 }
 
-// columnsPerTile cuts sums over rows into tiles of columns: a sum stays inside a tile, and a tile
-// reads whole cache lines.
-const columnsPerTile = 64
-
 type normWeightTask[T Float] struct {
 	ops                      *rowOps[T]
 	dgain, dbias, mean, rstd []T
 	dy, x                    operand[T]
 	rows, width              int
+	per                      int // columns of a tile
 }
 
 func (t *normWeightTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, t.width, columnsPerTile)
+	lo, hi := span(i, t.width, t.per)
 	dgain, dbias := t.dgain[lo:hi], t.dbias[lo:hi]
 	clear(dgain)
 	clear(dbias)
-	b := blockOf(w, t.ops, 2, t.rows, t.width, &t.dy, &t.x)
+	b := blockOf(w, t.ops, 2, t.rows, t.width, t.per, &t.dy, &t.x)
 	for r := 0; r < t.rows; r += b.rows {
 		end := min(r+b.rows, t.rows)
 		dy, x := b.read(&t.dy, 0, r, end, lo, hi), b.read(&t.x, 1, r, end, lo, hi)
@@ -97,6 +94,6 @@ func (k *kernels[T]) LayerNormBackwardWeight(dgain, dbias, dy, x, mean, rstd dev
 	const name = "LayerNormBackwardWeight"
 	n := rows * width
 	k.normWeight = normWeightTask[T]{k.ops, k.in(name, "dgain", dgain, width), k.in(name, "dbias", dbias, width),
-		k.in(name, "mean", mean, rows), k.in(name, "rstd", rstd, rows), k.of(name, "dy", dy, n), k.of(name, "x", x, n), rows, width}
-	k.pool.run(&k.normWeight, tilesOf(width, columnsPerTile))
+		k.in(name, "mean", mean, rows), k.in(name, "rstd", rstd, rows), k.of(name, "dy", dy, n), k.of(name, "x", x, n), rows, width, columnsOf(k.pool, width)}
+	k.pool.run(&k.normWeight, tilesOf(width, k.normWeight.per))
 }

@@ -98,22 +98,34 @@ func anyNarrow[T Float](operands ...*operand[T]) bool {
 }
 
 // block is how a kernel walks down the rows of a few columns: all rows where they lie or, where an operand is bfloat16,
-// some rows after the other in bands of columnsPerTile to a row.
+// some rows after the other in a band.
 type block[T Float] struct {
 	bands[T]
 	rows   int // at once
 	stride int // bytes from row to row
 	width  int // elements of a row where they lie
+	per    int // and in a band
 }
 
-// blockRows is the rows of a block that is converted.
-const blockRows = 32
+// blockElements is what a band of a block holds: bands stay in the first-level cache.
+const blockElements = 4096
 
-func blockOf[T Float](w *worker, ops *rowOps[T], count, rows, width int, operands ...*operand[T]) block[T] {
+// columnsAtLeast is the columns of the tiles of sums over rows: a sum stays inside a tile, and a tile reads whole cache lines.
+const columnsAtLeast = 64
+
+// columnsOf is the columns of a tile of a kernel that sums over rows. A tile of few columns waits for memory at every row, so
+// tiles are as wide as leaves one for each worker. Each column is summed on its own: the cut changes no bit.
+func columnsOf(p *pool, columns int) int {
+	each := tilesOf(tilesOf(columns, len(p.workers)), columnsAtLeast) * columnsAtLeast
+	return max(columnsAtLeast, min(each, blockElements/2))
+}
+
+// blockOf is for tiles of per columns of rows of width elements.
+func blockOf[T Float](w *worker, ops *rowOps[T], count, rows, width, per int, operands ...*operand[T]) block[T] {
 	if !anyNarrow(operands...) {
 		return block[T]{rows: max(1, rows), stride: bytesOf[T](width), width: width}
 	}
-	return block[T]{bandsOf(w, ops, count, blockRows*columnsPerTile, operands...), blockRows, bytesOf[T](columnsPerTile), width}
+	return block[T]{bandsOf(w, ops, count, blockElements, operands...), blockElements / per, bytesOf[T](per), width, per}
 }
 
 // read is columns [lo, hi) of rows [r, end), where b.stride applies.
@@ -123,7 +135,7 @@ func (b *block[T]) read(o *operand[T], i, r, end, lo, hi int) *T {
 	}
 	band := b.band(i)
 	for j := r; j < end; j++ {
-		dst := band[(j-r)*columnsPerTile:][:hi-lo]
+		dst := band[(j-r)*b.per:][:hi-lo]
 		if o.narrow != nil {
 			b.ops.read(dst, o.narrow[j*b.width+lo:j*b.width+hi])
 		} else {

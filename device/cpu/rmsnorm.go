@@ -73,13 +73,14 @@ type rmsWeightTask[T Float] struct {
 	dgain, rstd []T
 	dy, x       operand[T]
 	rows, width int
+	per         int // columns of a tile
 }
 
 func (t *rmsWeightTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, t.width, columnsPerTile)
+	lo, hi := span(i, t.width, t.per)
 	dgain := t.dgain[lo:hi]
 	clear(dgain)
-	b := blockOf(w, t.ops, 2, t.rows, t.width, &t.dy, &t.x)
+	b := blockOf(w, t.ops, 2, t.rows, t.width, t.per, &t.dy, &t.x)
 	for r := 0; r < t.rows; r += b.rows {
 		end := min(r+b.rows, t.rows)
 		dy, x := b.read(&t.dy, 0, r, end, lo, hi), b.read(&t.x, 1, r, end, lo, hi)
@@ -91,6 +92,6 @@ func (k *kernels[T]) RMSNormBackwardWeight(dgain, dy, x, rstd device.Slice, rows
 	const name = "RMSNormBackwardWeight"
 	n := rows * width
 	k.rmsWeight = rmsWeightTask[T]{k.ops, k.in(name, "dgain", dgain, width), k.in(name, "rstd", rstd, rows),
-		k.of(name, "dy", dy, n), k.of(name, "x", x, n), rows, width}
-	k.pool.run(&k.rmsWeight, tilesOf(width, columnsPerTile))
+		k.of(name, "dy", dy, n), k.of(name, "x", x, n), rows, width, columnsOf(k.pool, width)}
+	k.pool.run(&k.rmsWeight, tilesOf(width, k.rmsWeight.per))
 }

@@ -11,13 +11,14 @@ type sumRowsTask[T Float] struct {
 	dst        []T
 	src        operand[T]
 	rows, cols int
+	per        int // columns of a tile
 }
 
 func (t *sumRowsTask[T]) tile(i int, w *worker) {
-	lo, hi := span(i, t.cols, columnsPerTile)
+	lo, hi := span(i, t.cols, t.per)
 	dst := t.dst[lo:hi]
 	clear(dst)
-	b := blockOf(w, t.ops, 1, t.rows, t.cols, &t.src)
+	b := blockOf(w, t.ops, 1, t.rows, t.cols, t.per, &t.src)
 	for r := 0; r < t.rows; r += b.rows {
 		end := min(r+b.rows, t.rows)
 		t.ops.sumRows(first(dst), b.read(&t.src, 0, r, end, lo, hi), hi-lo, end-r, b.stride)
@@ -25,8 +26,8 @@ func (t *sumRowsTask[T]) tile(i int, w *worker) {
 }
 
 func (k *kernels[T]) SumRows(dst, src device.Slice, rows, cols int) {
-	k.sumRows = sumRowsTask[T]{k.ops, k.in("SumRows", "dst", dst, cols), k.of("SumRows", "src", src, rows*cols), rows, cols}
-	k.pool.run(&k.sumRows, tilesOf(cols, columnsPerTile))
+	k.sumRows = sumRowsTask[T]{k.ops, k.in("SumRows", "dst", dst, cols), k.of("SumRows", "src", src, rows*cols), rows, cols, columnsOf(k.pool, cols)}
+	k.pool.run(&k.sumRows, tilesOf(cols, k.sumRows.per))
 }
 
 func (k *kernels[T]) Sum(dst, src device.Slice) {
