@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-train/troupe/bench"
+	"github.com/troupe-train/troupe/device/cpu"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,7 +105,7 @@ func TestKernels(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 	}
-	for _, name := range []string{"qkv", "up, GELU", "attention", "attention, backward", "layer norm", "cross-entropy", "embedding, backward", "AdamW"} {
+	for _, name := range []string{"qkv", "up, GELU", "attention", "attention, backward", "RoPE", "RoPE, backward", "layer norm", "cross-entropy", "embedding, backward", "AdamW"} {
 		if !seen[name] {
 			t.Errorf("no kernel %q", name)
 		}
@@ -135,6 +136,9 @@ func TestStep(t *testing.T) {
 	if alone.PlannedBubble != 0 || !(r.PlannedBubble > 0) || !(r.WithoutBubble < r.StepSeconds) {
 		t.Errorf("planned bubble %v alone, and %v in a pipeline", alone.PlannedBubble, r.PlannedBubble)
 	}
+	if alone.HeapObjects == nil || !(*alone.HeapObjects > 0) {
+		t.Errorf("three steps after one take %v objects from the heap", alone.HeapObjects)
+	}
 	if alone.LossLast != r.LossLast || alone.LossFirst == 0 {
 		t.Errorf("losses %v -> %v alone and %v -> %v in a pipeline", alone.LossFirst, alone.LossLast, r.LossFirst, r.LossLast)
 	}
@@ -153,19 +157,22 @@ func TestStep(t *testing.T) {
 	if err := r.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	columns(t, text.String(), "layers width heads context batch vocab layout threads ms/step tokens/s GFLOP/s peak share outside bubble MB")
+	columns(t, text.String(), "layers width heads context batch vocab precision layout threads ms/step tokens/s GFLOP/s peak share outside bubble MB")
 }
 
 // TestStepOptions: what is not legal is refused, and said to be the fault of the options.
 func TestStepOptions(t *testing.T) {
 	legal := bench.StepOptions{Layers: 1, Width: 8, Heads: 2, Context: 4, Vocab: 5, Batch: 2, Steps: 1}
 	for name, change := range map[string]func(*bench.StepOptions){
-		"vocabulary 1":             func(o *bench.StepOptions) { o.Vocab = 1 },
-		"0 steps":                  func(o *bench.StepOptions) { o.Steps = 0 },
-		"-1 threads":               func(o *bench.StepOptions) { o.Threads = -1 },
+		"--vocab 1":                func(o *bench.StepOptions) { o.Vocab = 1 },
+		"--steps 0":                func(o *bench.StepOptions) { o.Steps = 0 },
+		"train.threads is -1":      func(o *bench.StepOptions) { o.Threads = -1 },
 		"model.heads is 3":         func(o *bench.StepOptions) { o.Heads = 3 },
 		`train.precision is "f16"`: func(o *bench.StepOptions) { o.Precision = "f16" },
 		"layout.data is 3":         func(o *bench.StepOptions) { o.Data = 3 },
+		"layout.pipeline is -1":    func(o *bench.StepOptions) { o.Pipeline = -1 },
+		"the model needs":          func(o *bench.StepOptions) { o.Memory = 10_000 },
+		"the step needs":           func(o *bench.StepOptions) { o.Memory = 20_000 },
 		"train.micro_batch is 3":   func(o *bench.StepOptions) { o.MicroBatch = 3 },
 		`layout.schedule is "zig"`: func(o *bench.StepOptions) { o.Schedule = "zig" },
 	} {
@@ -178,6 +185,53 @@ func TestStepOptions(t *testing.T) {
 	}
 }
 
+// What is measured after nothing else is not known.
+func TestOneStep(t *testing.T) {
+	o := bench.StepOptions{Layers: 1, Width: 8, Heads: 2, Context: 4, Vocab: 5, Batch: 2, Steps: 1}
+	first, err := bench.Step(t.Context(), o)
+	if err != nil || first.HeapObjects != nil {
+		t.Errorf("the first step takes %v objects from the heap: %v", first.HeapObjects, err)
+	}
+	o.Warmup = 1
+	second, err := bench.Step(t.Context(), o)
+	if err != nil || second.HeapObjects == nil || !(*second.HeapObjects > 0) {
+		t.Errorf("the second step takes %v objects from the heap: %v", second.HeapObjects, err)
+	}
+}
+
+// The peak is that of the level.
+func TestPeakOfLevel(t *testing.T) {
+	r, err := bench.Products(t.Context(), bench.ProductOptions{Shapes: []bench.Shape{{M: 2, N: 2, K: 2}}, Threads: []int{1}, Repetitions: 1, Level: cpu.Portable})
+	if err != nil || r.Results[0].PeakGFLOPS != 0 || r.Results[0].PeakShare != 0 {
+		t.Errorf("portable Go has no vectors: %+v, %v", r, err)
+	}
+}
+
+// What does not fit is refused before anything is allocated, also where the bytes do not fit an int.
+func TestTooLarge(t *testing.T) {
+	shapes := []bench.Shape{{M: 2, N: 2, K: 2}, {M: 1 << 20, N: 1 << 20, K: 1 << 20}}
+	if _, err := bench.Products(t.Context(), bench.ProductOptions{Shapes: shapes, Threads: []int{1}, Memory: 1 << 34}); !errors.As(err, new(bench.ErrOptions)) {
+		t.Errorf("a product of terabytes: %v", err)
+	}
+	for _, memory := range []uint64{0, 1 << 34} {
+		for _, o := range []bench.KernelOptions{
+			{Width: 1 << 20, Heads: 1, Context: 1 << 20, Rows: 1 << 20, Vocab: 1 << 20},
+			{Width: 1 << 20, Heads: 1 << 20, Context: 1 << 10, Rows: 1 << 20, Vocab: 1},
+			{Width: math.MaxInt, Heads: 1, Context: 1, Rows: 1, Vocab: 1},
+			{Width: 1, Heads: 1, Context: -1, Rows: 1, Vocab: 1},
+		} {
+			o.Memory = memory
+			if _, err := bench.Kernels(t.Context(), o); !errors.As(err, new(bench.ErrOptions)) {
+				t.Errorf("%+v: %v", o, err)
+			}
+		}
+	}
+	o := bench.KernelOptions{Width: 64, Heads: 1, Context: 16, Rows: 16, Vocab: 1, Repetitions: 1, Memory: 1 << 20}
+	if _, err := bench.Kernels(t.Context(), o); !errors.As(err, new(bench.ErrOptions)) {
+		t.Errorf("AdamW of 1.4 MB and as much for the copy, in 1 MB: %v", err)
+	}
+}
+
 func TestParseShape(t *testing.T) {
 	for _, text := range []string{"1x2x3", "768x3072x1024:at", "7x5x3:bt", "7x5x3:at:bt", "7x5x3:bt:bf16"} {
 		s, err := bench.ParseShape(text)
@@ -185,7 +239,7 @@ func TestParseShape(t *testing.T) {
 			t.Errorf("%s is read as %v, %v", text, s, err)
 		}
 	}
-	for _, text := range []string{"", "1x2", "1x2x3x4", "0x1x1", "-1x1x1", "1x1x1:ct", "1x1xa", "1x1x99999999"} {
+	for _, text := range []string{"", "1x2", "1x2x3x4", "0x1x1", "-1x1x1", "1x1x1:ct", "1x1xa", "1x1x99999999", "1x1x1:at:at", "1x1x1:bf16:bt:bf16", "1x1x1:"} {
 		if s, err := bench.ParseShape(text); err == nil {
 			t.Errorf("%q is read as %v", text, s)
 		}

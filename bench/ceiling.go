@@ -15,15 +15,14 @@ import (
 const peakMillions = 1000
 
 // peak is one sample of what threads threads can do, in floating-point operations a second: fused
-// multiply-adds of operands of type t in registers with the widest vectors of the processor. It is 0 where there are no
-// vector kernels.
-func peak(threads int, t device.DType) float64 {
+// multiply-adds of operands of type t in registers with the widest vectors of level. It is 0 where level has none. Threads
+// beyond the processors add nothing, as in a stream.
+func peak(threads int, t device.DType, level cpu.Level) float64 {
+	threads = min(threads, runtime.GOMAXPROCS(0))
 	add := cpu.FusedMultiplyAdds
 	if t == device.BF16 {
 		add = cpu.DotProducts
 	}
-	levels := cpu.Levels()
-	level := levels[len(levels)-1]
 	done := make([]float64, threads)
 	var ready atomic.Int64
 	var began time.Time

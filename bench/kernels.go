@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/device/cpu"
@@ -20,6 +22,8 @@ type KernelOptions struct {
 	// Type is what tensors are stored in: device.F32 (also the zero value) or device.BF16.
 	Type  device.DType
 	Level cpu.Level
+	// Memory is the bytes that may be used; 0 where nobody knows.
+	Memory uint64
 }
 
 // KernelReport is what was measured.
@@ -61,11 +65,46 @@ type kernelCase struct {
 	prepare         func(r *rig) func(device.Kernels)
 }
 
-// Kernels measures the kernels of a training step, each alone.
-func Kernels(ctx context.Context, o KernelOptions) (report *KernelReport, err error) {
-	o.Threads = max(o.Threads, 1)
+// check fills in what the zero values stand for, and refuses what is not legal.
+func (o *KernelOptions) check() error {
+	if o.Threads == 0 {
+		o.Threads = 1
+	}
 	if o.Type == 0 {
 		o.Type = device.F32
+	}
+	err := checkSizes(size{"width", o.Width, 1, maxDimension}, size{"heads", o.Heads, 1, maxDimension}, size{"context", o.Context, 1, maxDimension},
+		size{"rows", o.Rows, 1, maxDimension}, size{"vocab", o.Vocab, 1, maxDimension}, size{"threads", o.Threads, 1, maxDimension},
+		size{"repeat", o.Repetitions, 0, maxDimension})
+	if err != nil {
+		return err
+	}
+	if o.Width%o.Heads != 0 {
+		return ErrOptions{fmt.Errorf("--heads %d does not divide --width %d", o.Heads, o.Width)}
+	}
+	what := fmt.Sprintf("a kernel of width %d, context %d, %d rows and vocabulary %d", o.Width, o.Context, o.Rows, o.Vocab)
+	return fits(what, o.bytes(), o.Memory)
+}
+
+// bytes is the memory of the largest kernel, with that of the copy beside it.
+func (o *KernelOptions) bytes() float64 {
+	// At least this many elements, and where they are too many for any machine, an int may not hold the bytes.
+	if n := float64(o.Rows) * float64(o.Context) * (8*float64(o.Width) + float64(o.Vocab)); n > 1<<50 {
+		return n * float64(o.Type.Size())
+	}
+	var most int64
+	for _, c := range o.cases() {
+		r := rig{store: o.Type, counting: true}
+		c.prepare(&r)
+		most = max(most, r.counted+c.bytes(o.Type))
+	}
+	return float64(most)
+}
+
+// Kernels measures the kernels of a training step, each alone. The error is an ErrOptions where the options are not legal.
+func Kernels(ctx context.Context, o KernelOptions) (report *KernelReport, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	r, err := newRig(o.Level, o.Type, o.Threads)
 	if err != nil {
@@ -89,9 +128,14 @@ func Kernels(ctx context.Context, o KernelOptions) (report *KernelReport, err er
 	return report, nil
 }
 
+// bytes is what is read and written where tensors are of type t.
+func (c *kernelCase) bytes(t device.DType) int64 {
+	return int64(t.Size())*int64(c.tensors) + 4*int64(c.floats)
+}
+
 func measureKernel(ctx context.Context, r *rig, repetitions int, c kernelCase) (Kernel, float64, error) {
 	defer r.free()
-	bytes := int64(r.store.Size()*c.tensors) + 4*int64(c.floats)
+	bytes := c.bytes(r.store)
 	half := max(1, int(bytes/8))
 	src, dst := r.statistics(half), r.alloc(device.F32, half)
 	t, err := r.time(ctx, repetitions, c.prepare(r), func(k device.Kernels) { k.Copy(dst, src) })
@@ -142,7 +186,7 @@ func (o KernelOptions) cases() []kernelCase {
 		m.GELU = r.room(m.M * m.N)
 		return bias(r, c, a, b, m)
 	}
-	return []kernelCase{
+	cases := []kernelCase{
 		linear("qkv", device.MatMul{M: n, N: 3 * d, K: d, TransB: true}, 3*d, 0, bias),
 		linear("up, GELU", device.MatMul{M: n, N: 4 * d, K: d, TransB: true}, 4*d+4*n*d, 0, gelu),
 		linear("down", device.MatMul{M: n, N: d, K: 4 * d, TransB: true}, d, 0, bias),
@@ -184,6 +228,15 @@ func (o KernelOptions) cases() []kernelCase {
 		{"RMS norm", fmt.Sprintf("%dx%d", n, d), 4 * float64(n*d), 2 * n * d, n, func(r *rig) func(device.Kernels) {
 			y, rstd, x, gain := r.room(n*d), r.alloc(device.F32, n), r.floats(n*d), r.floats(d)
 			return func(k device.Kernels) { k.RMSNorm(y, rstd, x, gain, n, d) }
+		}},
+		// A pair of a query or a key is turned by four multiplies and two adds.
+		{"RoPE", heads, 6 * float64(n*d), 6 * n * d, 0, func(r *rig) func(device.Kernels) {
+			y, qkv := r.room(3*n*d), r.floats(3*n*d)
+			return func(k device.Kernels) { k.RoPE(y, qkv, s) }
+		}},
+		{"RoPE, backward", heads, 6 * float64(n*d), 6 * n * d, 0, func(r *rig) func(device.Kernels) {
+			dx, dy := r.room(3*n*d), r.floats(3*n*d)
+			return func(k device.Kernels) { k.RoPEBackward(dx, dy, s) }
 		}},
 		{"SwiGLU", fmt.Sprintf("%dx%d", n, 4*d), float64(4*n*d) * (5 + exponential), 12 * n * d, 0, func(r *rig) func(device.Kernels) {
 			y, x := r.room(4*n*d), r.floats(8*n*d)
@@ -241,6 +294,10 @@ func (o KernelOptions) cases() []kernelCase {
 			}
 		}},
 	}
+	if s.HeadDim%2 != 0 { // RoPE turns pairs
+		return slices.DeleteFunc(cases, func(c kernelCase) bool { return strings.HasPrefix(c.name, "RoPE") })
+	}
+	return cases
 }
 
 // Print writes the report as a table.
@@ -249,8 +306,8 @@ func (r *KernelReport) Print(out io.Writer) error {
 	for _, k := range r.Results {
 		t.row(k.Name, k.Shape, milliseconds(k.Seconds), oneDigit(k.GFLOPS), megabytes(k.Bytes), oneDigit(k.GBPerSecond), oneDigit(k.CopyGBs), milliseconds(k.FloorSeconds), percent(k.FloorShare))
 	}
-	t.note("width %d, %d heads, context %d, %d rows, vocabulary %d; tensors of %s, %d threads, level %s, peak %.1f GFLOP/s",
-		r.Width, r.Heads, r.Context, r.Rows, r.Vocab, r.Type, r.Threads, r.Level, r.PeakGFLOPS)
+	t.note("width %d, %d heads, context %d, %d rows, vocabulary %d; tensors of %s, %d threads, level %s, whose peak in GFLOP/s is %s",
+		r.Width, r.Heads, r.Context, r.Rows, r.Vocab, r.Type, r.Threads, r.Level, known(r.PeakGFLOPS))
 	t.note("the floor is the larger of operations at the peak and bytes at the speed of a copy of as many, all in the same run")
 	return t.flush()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,9 @@ func ParseShape(text string) (Shape, error) {
 	}
 	parts := strings.Split(text, ":")
 	sizes := strings.Split(parts[0], "x")
+	if text == "" {
+		return fail("it is empty")
+	}
 	if len(sizes) != 3 {
 		return fail(fmt.Sprintf("it has %d dimensions", len(sizes)))
 	}
@@ -50,7 +54,10 @@ func ParseShape(text string) (Shape, error) {
 		}
 		*at = n
 	}
-	for _, p := range parts[1:] {
+	for i, p := range parts[1:] {
+		if slices.Contains(parts[1:i+1], p) {
+			return fail(fmt.Sprintf("%q stands there twice", p))
+		}
 		switch p {
 		case "at":
 			s.TransA = true
@@ -101,6 +108,8 @@ type ProductOptions struct {
 	// Repetitions is how often each is timed; 0 stands for the package's Repetitions.
 	Repetitions int
 	Level       cpu.Level
+	// Memory is the bytes that may be used; 0 where nobody knows.
+	Memory uint64
 }
 
 // ProductReport is what was measured.
@@ -110,7 +119,7 @@ type ProductReport struct {
 }
 
 // Product is one shape on some threads. Peak is that of as many threads, in the same run; it and the
-// share are 0 where the processor has no vector kernels.
+// share are 0 where the level has no vector kernels.
 type Product struct {
 	Shape       string  `json:"shape"`
 	M           int     `json:"m"`
@@ -129,10 +138,15 @@ type Product struct {
 	GBPerSecond float64 `json:"gb_per_second"`
 }
 
-// Products measures matrix products.
+// Products measures matrix products. The error is an ErrOptions where they do not fit the memory; then none was measured.
 func Products(ctx context.Context, o ProductOptions) (*ProductReport, error) {
 	if o.Repetitions == 0 {
 		o.Repetitions = Repetitions
+	}
+	for _, s := range o.Shapes {
+		if err := fits(s.String(), float64(s.bytes()), o.Memory); err != nil {
+			return nil, err
+		}
 	}
 	report := &ProductReport{}
 	for _, s := range o.Shapes {
@@ -175,9 +189,9 @@ func measureProduct(ctx context.Context, o ProductOptions, s Shape, threads int)
 func (r *ProductReport) Print(out io.Writer) error {
 	t := newTable(out, "shape", "threads", "ms", "GFLOP/s", "peak", "share", "MB", "GB/s")
 	for _, p := range r.Results {
-		t.row(p.Shape, p.Threads, milliseconds(p.Seconds), oneDigit(p.GFLOPS), oneDigit(p.PeakGFLOPS), percent(p.PeakShare), megabytes(p.Bytes), oneDigit(p.GBPerSecond))
+		t.row(p.Shape, p.Threads, milliseconds(p.Seconds), oneDigit(p.GFLOPS), known(p.PeakGFLOPS), percent(p.PeakShare), megabytes(p.Bytes), oneDigit(p.GBPerSecond))
 	}
-	t.note("level %s; medians of %d repetitions; the peak is a loop of fused multiply-adds of the same type on as many threads in the same run", r.Level, r.repetitions())
+	t.note("level %s; medians of %d repetitions; the peak is a loop of fused multiply-adds of that level and type on as many threads in the same run", r.Level, r.repetitions())
 	return t.flush()
 }
 

@@ -45,6 +45,9 @@ type rig struct {
 	threads int
 	seed    uint64
 	held    []device.Slice
+
+	counting bool // nothing is allocated, only counted
+	counted  int64
 }
 
 func newRig(level cpu.Level, store device.DType, threads int) (*rig, error) {
@@ -71,6 +74,10 @@ func (r *rig) free() {
 
 // alloc is n elements that are 0.
 func (r *rig) alloc(t device.DType, n int) device.Slice {
+	if r.counting {
+		r.counted += int64(t.Size()) * int64(n)
+		return device.Slice{Type: t, Len: n}
+	}
 	s, err := r.device.Alloc(nil, device.Workspace, t, n)
 	if err != nil {
 		panic(err) // there is no account that could be full
@@ -89,6 +96,9 @@ func (r *rig) statistics(n int) device.Slice { return r.floatsOf(device.F32, n) 
 
 func (r *rig) floatsOf(t device.DType, n int) device.Slice {
 	s := r.alloc(t, n)
+	if r.counting {
+		return s
+	}
 	r.seed++
 	for i := range n {
 		v := float32(2*random.Uniform(random.Key(r.seed), uint64(i)) - 1)
@@ -104,6 +114,9 @@ func (r *rig) floatsOf(t device.DType, n int) device.Slice {
 // ints is n numbers in [0, below).
 func (r *rig) ints(n, below int) device.Slice {
 	s := r.alloc(device.I32, n)
+	if r.counting {
+		return s
+	}
 	r.seed++
 	v := cpu.Int32s(s)
 	for i := range v {
@@ -160,7 +173,7 @@ func (r *rig) time(ctx context.Context, repetitions int, kernels ...func(device.
 		if err := ctx.Err(); err != nil {
 			return timing{}, err
 		}
-		peaks = append(peaks, peak(r.threads, r.store))
+		peaks = append(peaks, peak(r.threads, r.store, r.device.Level()))
 		for i, kernel := range kernels {
 			s, err := r.seconds(kernel, warm[i], times[i])
 			if err != nil {

@@ -27,6 +27,8 @@ type StepOptions struct {
 	// Precision is f32 or bf16, as in a job; the empty one is f32.
 	Precision string
 	Level     cpu.Level
+	// Memory is the bytes that may be used; 0 where nobody knows.
+	Memory uint64
 }
 
 // StepReport is what was measured. Seconds are medians over the measured steps.
@@ -64,9 +66,10 @@ type StepReport struct {
 	PlannedBubble float64 `json:"planned_bubble"`
 	// WithoutBubble is the time of a step less the idle share of the schedule.
 	WithoutBubble float64 `json:"step_seconds_without_bubble"`
-	// HeapBytes and HeapObjects are what a step takes from the Go heap.
-	HeapBytes   float64 `json:"heap_bytes_per_step"`
-	HeapObjects float64 `json:"heap_objects_per_step"`
+	// HeapBytes and HeapObjects are what a step takes from the Go heap; null where there is one step in all, which makes what later
+	// ones use again.
+	HeapBytes   *float64 `json:"heap_bytes_per_step"`
+	HeapObjects *float64 `json:"heap_objects_per_step"`
 	// PeakBytes is the most that the accounts of all actors held.
 	PeakBytes int64   `json:"peak_bytes"`
 	LossFirst float64 `json:"loss_first"`
@@ -95,35 +98,26 @@ func (o StepOptions) job() (*plan.Job, error) {
 
 // check fills in what the zero values stand for.
 func (o *StepOptions) check() error {
-	if o.Vocab < 2 || o.Vocab > maxDimension {
-		return fmt.Errorf("vocabulary %d; 2 to %d are legal", o.Vocab, maxDimension)
-	}
-	if o.Steps < 1 || o.Warmup < 0 {
-		return fmt.Errorf("%d steps after %d of warm-up; legal are at least 1 after at least 0", o.Steps, o.Warmup)
-	}
-	if o.Threads < 0 {
-		return fmt.Errorf("%d threads; legal is 0 (all cores) and more", o.Threads)
-	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	if o.MicroBatch == 0 {
 		o.MicroBatch = o.Batch
 	}
-	o.Pipeline, o.Data = max(o.Pipeline, 1), max(o.Data, 1)
-	return nil
+	if o.Pipeline == 0 {
+		o.Pipeline = 1
+	}
+	if o.Data == 0 {
+		o.Data = 1
+	}
+	return checkSizes(size{"vocab", o.Vocab, 2, maxDimension}, size{"steps", o.Steps, 1, maxDimension}, size{"warmup", o.Warmup, 0, maxDimension})
 }
-
-// ErrOptions marks the error of options that are not legal.
-type ErrOptions struct{ error }
-
-func (e ErrOptions) Unwrap() error { return e.error }
 
 // Step trains a GPT on made-up tokens in this process, as `troupe train` does, and measures its steps. The error
 // is an ErrOptions where the options are not legal.
 func Step(ctx context.Context, o StepOptions) (*StepReport, error) {
 	if err := o.check(); err != nil {
-		return nil, ErrOptions{err}
+		return nil, err
 	}
 	job, err := o.job()
 	if err != nil {
@@ -133,14 +127,21 @@ func Step(ctx context.Context, o StepOptions) (*StepReport, error) {
 	if err != nil {
 		return nil, ErrOptions{err}
 	}
+	// Weights, gradients and moments alone: a plan of what is far too large takes a while.
+	if err := fits("the model", 16*float64(m.Len()), o.Memory); err != nil {
+		return nil, err
+	}
 	p, err := plan.New(job, m, plan.Options{})
 	if err != nil {
 		return nil, ErrOptions{err}
 	}
+	if err := fits("the step", need(p), o.Memory); err != nil {
+		return nil, err
+	}
 	d := cpu.New(cpu.Options{Float: device.F32, Level: o.Level})
 	defer d.Close()
 	stored := job.Train.Stored(device.F32) // products are made of it
-	peaks := samplePeak(o.Threads, stored)
+	peaks := samplePeak(o.Threads, stored, d.Level())
 	var w watch
 	result, err := supervisor.Run(ctx, job, supervisor.WithModel(m), supervisor.WithData(noise{o.Vocab}), supervisor.WithDevice(d),
 		supervisor.WithProgress(w.progress(o.Warmup)))
@@ -150,15 +151,23 @@ func Step(ctx context.Context, o StepOptions) (*StepReport, error) {
 	if len(w.steps) < o.Steps {
 		return nil, fmt.Errorf("%d of %d steps were measured: %w", len(w.steps), o.Steps, context.Cause(ctx))
 	}
-	peaks = append(peaks, samplePeak(o.Threads, stored)...)
+	peaks = append(peaks, samplePeak(o.Threads, stored, d.Level())...)
 	return o.report(p, d, result, &w, median(peaks)), nil
 }
 
+// need is the memory that the plan expects its actors to hold.
+func need(p *plan.Plan) (sum float64) {
+	for _, a := range p.Predicted.Actors {
+		sum += float64(a.Peak())
+	}
+	return sum
+}
+
 // samplePeak takes some samples of the peak.
-func samplePeak(threads int, t device.DType) []float64 {
+func samplePeak(threads int, t device.DType, level cpu.Level) []float64 {
 	peaks := make([]float64, 5)
 	for i := range peaks {
-		peaks[i] = peak(threads, t)
+		peaks[i] = peak(threads, t, level)
 	}
 	return peaks
 }
@@ -166,8 +175,8 @@ func samplePeak(threads int, t device.DType) []float64 {
 // watch takes down the measured steps.
 type watch struct {
 	steps       []supervisor.StepDone
-	first, last runtime.MemStats // before and after them
-	warm        bool
+	first, last runtime.MemStats // when step from, and then step to, had been committed
+	from, to    int64
 }
 
 // progress drops the first warmup steps. The first step's start is that of the run.
@@ -179,11 +188,12 @@ func (w *watch) progress(warmup int) func(supervisor.Progress) {
 		if p.Step.Step > int64(warmup) {
 			w.steps = append(w.steps, *p.Step)
 		}
-		if !w.warm && p.Step.Step >= int64(warmup) {
-			w.warm = true
+		if w.from == 0 && p.Step.Step >= int64(warmup) {
+			w.from = p.Step.Step
 			runtime.ReadMemStats(&w.first)
 		}
 		if p.Step.Step == p.Step.Of {
+			w.to = p.Step.Step
 			runtime.ReadMemStats(&w.last)
 		}
 	}
@@ -208,11 +218,12 @@ func (o StepOptions) report(p *plan.Plan, d *cpu.Device, r *supervisor.Result, w
 	}
 	if o.Pipeline == 1 && o.Data == 1 {
 		outside := medianOf(w.steps, func(s supervisor.StepDone) float64 { return 1 - s.Inside.Seconds()/s.Elapsed.Seconds() })
+		outside = max(0, outside) // operations of stage, shard and trainer that overlap count twice
 		report.Outside = &outside
 	}
-	if n := float64(w.last.Mallocs - w.first.Mallocs); len(w.steps) > 1 {
-		steps := float64(len(w.steps) - 1) // the last is not over when it is told of
-		report.HeapObjects, report.HeapBytes = n/steps, float64(w.last.TotalAlloc-w.first.TotalAlloc)/steps
+	if steps := float64(w.to - w.from); steps > 0 {
+		objects, bytes := float64(w.last.Mallocs-w.first.Mallocs)/steps, float64(w.last.TotalAlloc-w.first.TotalAlloc)/steps
+		report.HeapObjects, report.HeapBytes = &objects, &bytes
 	}
 	for _, n := range r.PeakBytes {
 		report.PeakBytes += n
@@ -230,18 +241,21 @@ func medianOf(steps []supervisor.StepDone, of func(supervisor.StepDone) float64)
 
 // Print writes the report as a table with one row.
 func (r *StepReport) Print(out io.Writer) error {
-	t := newTable(out, "layers", "width", "heads", "context", "batch", "vocab", "layout", "threads", "ms/step", "tokens/s", "GFLOP/s", "peak", "share", "outside", "bubble", "MB")
+	t := newTable(out, "layers", "width", "heads", "context", "batch", "vocab", "precision", "layout", "threads", "ms/step", "tokens/s", "GFLOP/s", "peak", "share", "outside", "bubble", "MB")
 	outside := "-"
 	if r.Outside != nil {
-		outside = percent(*r.Outside)
+		outside = fmt.Sprintf("%.1f%%", 100**r.Outside)
 	}
-	t.row(r.Layers, r.Width, r.Heads, r.Context, fmt.Sprintf("%d/%d", r.Batch, r.MicroBatch), r.Vocab, fmt.Sprintf("p%d d%d", r.Pipeline, r.Data), r.Threads,
-		milliseconds(r.StepSeconds), fmt.Sprintf("%.0f", r.TokensPerSecond), oneDigit(r.GFLOPS), oneDigit(r.PeakGFLOPS), percent(r.PeakShare), outside, percent(r.Bubble), megabytes(r.PeakBytes))
-	t.note("%d parameters; level %s; median of %d steps after %d; the peak is a loop of fused multiply-adds on %d threads before and after; outside is the share of a step in which no operation ran",
+	t.row(r.Layers, r.Width, r.Heads, r.Context, fmt.Sprintf("%d/%d", r.Batch, r.MicroBatch), r.Vocab, r.Precision, fmt.Sprintf("p%d d%d", r.Pipeline, r.Data), r.Threads,
+		milliseconds(r.StepSeconds), fmt.Sprintf("%.0f", r.TokensPerSecond), oneDigit(r.GFLOPS), known(r.PeakGFLOPS), percent(r.PeakShare), outside, percent(r.Bubble), megabytes(r.PeakBytes))
+	t.note("%d parameters; level %s; median of %d steps after %d; the peak is a loop of fused multiply-adds of that level on %d threads before and after; outside is the share of a step in which no operation ran",
 		r.Parameters, r.Level, r.Steps, r.Warmup, r.Threads)
 	if r.PlannedBubble > 0 {
 		t.note("the schedule idles %.3f of the busiest stage's work: %s ms without that", r.PlannedBubble, milliseconds(r.WithoutBubble))
 	}
-	t.note("a step takes %.0f objects, %.0f bytes from the Go heap; loss %.4f -> %.4f", r.HeapObjects, r.HeapBytes, r.LossFirst, r.LossLast)
+	if r.HeapObjects != nil {
+		t.note("a step takes %.0f objects, %.0f bytes from the Go heap", *r.HeapObjects, *r.HeapBytes)
+	}
+	t.note("loss %.4f -> %.4f", r.LossFirst, r.LossLast)
 	return t.flush()
 }

@@ -52,7 +52,16 @@ func (t *table) flush() error {
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.3f", 1e3*seconds) }
 func oneDigit(v float64) string           { return fmt.Sprintf("%.1f", v) }
-func megabytes(bytes int64) string        { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
+
+// known is a figure with one digit; one that is not known is a dash.
+func known(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return oneDigit(v)
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
 
 // percent is a share; one that is not known is a dash.
 func percent(share float64) string {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,15 +49,27 @@ func (o *benchFlags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&o.json, "json", false, "print one JSON object")
 }
 
-// checkThreads refuses what no stream can have.
+// checkThreads refuses what no stream can have: it has no more workers than there are processors.
 func checkThreads(threads ...int) error {
 	for _, n := range threads {
-		if n < 1 {
-			return usage(fmt.Errorf("--threads %d; legal is 1 and more", n))
+		if most := runtime.GOMAXPROCS(0); n < 1 || n > most {
+			return usage(fmt.Errorf("--threads %d; legal is 1 to %d, the processors of this machine", n, most))
 		}
 	}
 	return nil
 }
+
+// blame marks errors of options as the fault of who typed them, and calls keys of the job by the flags that they came from.
+func blame(err error) error {
+	if !errors.As(err, new(bench.ErrOptions)) {
+		return err
+	}
+	return usage(errors.New(keysToFlags.Replace(err.Error())))
+}
+
+var keysToFlags = strings.NewReplacer("model.layers", "--layers", "model.width", "--width", "model.heads", "--heads", "model.context", "--context",
+	"train.batch", "--batch", "train.micro_batch", "--micro-batch", "train.threads", "--threads", "train.steps", "--steps and --warmup",
+	"train.precision", "--precision", "layout.pipeline", "--pipeline", "layout.data", "--data", "layout.schedule", "--schedule")
 
 func benchGEMMCommand() *cobra.Command {
 	var o benchFlags
@@ -71,8 +84,10 @@ func benchGEMMCommand() *cobra.Command {
 		Args:    takes(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			p := bench.ProductOptions{Shapes: bench.DefaultShapes, Threads: threads, Repetitions: repetitions}
-			if len(shapes) > 0 {
-				p.Shapes = nil
+			if c.Flags().Changed("shape") {
+				if p.Shapes = nil; len(shapes) == 0 {
+					shapes = []string{""} // which is no shape
+				}
 			}
 			for _, text := range shapes {
 				s, err := bench.ParseShape(text)
@@ -91,6 +106,9 @@ func benchGEMMCommand() *cobra.Command {
 			// A copy: what stands there when nothing is asked for belongs to the package.
 			p.Shapes = slices.Clone(p.Shapes)
 			for i := range p.Shapes {
+				if p.Shapes[i].BF16 && t == device.F32 && c.Flags().Changed("type") {
+					return usage(fmt.Errorf("--shape %s contradicts --type f32; one of the two is legal", p.Shapes[i]))
+				}
 				p.Shapes[i].BF16 = p.Shapes[i].BF16 || t == device.BF16
 			}
 			if err = checkThreads(threads...); err != nil {
@@ -99,9 +117,10 @@ func benchGEMMCommand() *cobra.Command {
 			if p.Level, err = bench.ParseLevel(o.level); err != nil {
 				return usage(fmt.Errorf("--level: %w", err))
 			}
+			p.Memory = machineMemory()
 			r, err := bench.Products(c.Context(), p)
 			if err != nil {
-				return err
+				return blame(err)
 			}
 			return printMeasured(c, o.json, r)
 		},
@@ -109,7 +128,7 @@ func benchGEMMCommand() *cobra.Command {
 	o.register(c)
 	f := c.Flags()
 	f.StringSliceVar(&shapes, "shape", nil, "MxNxK, with :at or :bt behind it for an operand that is stored transposed, and :bf16 for bfloat16; may be repeated")
-	f.StringVar(&dtype, "type", "f32", "the type of all matrices: f32 or bf16")
+	f.StringVar(&dtype, "type", "f32", "the type of all matrices: f32, or bf16 for those too that do not say so")
 	f.IntSliceVar(&threads, "threads", defaultThreads(), "numbers of threads to measure")
 	f.IntVar(&repetitions, "repeat", bench.Repetitions, "how often each product is timed; the median counts")
 	return c
@@ -143,13 +162,8 @@ func benchKernelsCommand() *cobra.Command {
 		Example: "  troupe bench kernels --width 768 --heads 12 --context 256 --rows 4 --threads 1",
 		Args:    takes(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			for name, n := range map[string]int{"width": p.Width, "heads": p.Heads, "context": p.Context, "rows": p.Rows, "vocab": p.Vocab, "repeat": p.Repetitions} {
-				if n < 1 {
-					return usage(fmt.Errorf("--%s %d; legal is 1 and more", name, n))
-				}
-			}
-			if p.Width%p.Heads != 0 {
-				return usage(fmt.Errorf("--heads %d does not divide --width %d", p.Heads, p.Width))
+			if p.Repetitions < 1 {
+				return usage(fmt.Errorf("--repeat %d; legal is 1 and more", p.Repetitions))
 			}
 			err := checkThreads(p.Threads)
 			if err != nil {
@@ -161,9 +175,10 @@ func benchKernelsCommand() *cobra.Command {
 			if p.Level, err = bench.ParseLevel(o.level); err != nil {
 				return usage(fmt.Errorf("--level: %w", err))
 			}
+			p.Memory = machineMemory()
 			r, err := bench.Kernels(c.Context(), p)
 			if err != nil {
-				return err
+				return blame(err)
 			}
 			return printMeasured(c, o.json, r)
 		},
@@ -195,12 +210,21 @@ func benchStepCommand() *cobra.Command {
 			if p.Level, err = bench.ParseLevel(o.level); err != nil {
 				return usage(fmt.Errorf("--level: %w", err))
 			}
-			r, err := bench.Step(c.Context(), p)
-			if errors.As(err, new(bench.ErrOptions)) {
-				return usage(err)
+			// What is not given stands for something in StepOptions; given, it must be legal.
+			for name, n := range map[string]int{"pipeline": p.Pipeline, "data": p.Data} {
+				if n == 0 {
+					return usage(fmt.Errorf("--%s 0; legal is 1 and more", name))
+				}
 			}
+			for name, text := range map[string]string{"schedule": p.Schedule, "precision": p.Precision} {
+				if text == "" {
+					return usage(fmt.Errorf("--%s is empty", name))
+				}
+			}
+			p.Memory = machineMemory()
+			r, err := bench.Step(c.Context(), p)
 			if err != nil {
-				return err
+				return blame(err)
 			}
 			return printMeasured(c, o.json, r)
 		},

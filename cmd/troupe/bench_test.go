@@ -58,10 +58,15 @@ func TestBenchUsage(t *testing.T) {
 	for _, text := range []string{
 		"bench gem", "bench gemm 5", "bench gemm --shape 4x5", "bench gemm --threads 0", "bench gemm --repeat 0", "bench gemm --level sse9",
 		"bench kernels --rows 0", "bench kernels --type f16", "bench gemm --type f64", "bench step --precision f16", "bench kernels --heads 5", "bench kernels --threads -1", "bench kernels --level sse9",
+		"bench gemm --shape=", "bench gemm --shape 4x5x6:at:at", "bench gemm --shape 4x5x6:bf16 --type f32", "bench gemm --threads 99999",
+		"bench gemm --shape 1048576x1048576x1048576", "bench kernels --rows 1000000 --context 1000000", "bench kernels --width 9223372036854775807",
+		"bench step --layers 4000 --width 16384 --heads 1", "bench step --batch 1000000", "bench step --pipeline 0", "bench step --data -1", "bench step --schedule=",
 		"bench step --heads 5", "bench step --steps 0", "bench step --level sse9", "bench step --micro-batch 9",
 	} {
 		if out, err := command(strings.Fields(text)...); !errors.As(err, new(usageError)) {
 			t.Errorf("%s: %v\n%s", text, err, out)
+		} else if strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "train.") || strings.Contains(err.Error(), "model.") || strings.Contains(err.Error(), "layout.") {
+			t.Errorf("%s: the error names keys of a job, or is of several lines: %v", text, err)
 		}
 	}
 }
