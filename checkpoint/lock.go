@@ -29,6 +29,19 @@ func Acquire(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
+// Holds reports whether dir is the folder that is locked, and not another one that has its name now.
+func (l *Lock) Holds(dir string) bool {
+	if l == nil {
+		return false
+	}
+	mine, err := l.folder.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(dir)
+	return err == nil && os.SameFile(mine, there)
+}
+
 // Release lets other runs in. A nil Lock holds nothing.
 func (l *Lock) Release() error {
 	if l == nil {

@@ -49,6 +49,8 @@ type (
 		Respawn
 		err error
 	}
+	// wind: the run is to end, with a checkpoint.
+	wind struct{}
 	// forced: a fault asks for shares.
 	forced struct{ shares plan.Shares }
 	// reported: the report of a new life has come to the trainer.
@@ -225,6 +227,12 @@ func (o *root) one(ctx context.Context, news any) *ending {
 		return nil
 	case Shift:
 		o.reshare(e)
+		return nil
+	case wind:
+		o.interrupted = true
+		if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
+			return &ending{err: err}
+		}
 		return nil
 	case forced:
 		o.forced(e.shares)

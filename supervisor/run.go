@@ -63,8 +63,12 @@ type run struct {
 	// ungathered is how often in a row an attempt did not get all its nodes.
 	ungathered int
 
-	mu   sync.Mutex
-	ends map[int][]time.Time // of processes, by number of the node
+	// wind asks for a clean end of the run, with a checkpoint.
+	wind func()
+
+	mu        sync.Mutex
+	displaced *Displaced          // what has become of save.dir, if it was not left alone
+	ends      map[int][]time.Time // of processes, by number of the node
 }
 
 // footing is what an attempt at a run stands on.
@@ -123,6 +127,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.ledger.windows = windows
 	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
 	r.store.note = r.note
+	r.store.settle = r.settle
 	r.limits = LimitsOf(job)
 	r.recovery = NewRecovery(r.limits, Seats(r.plan), r.hosts())
 	notes = append(notes, describe(r.plan, m))
@@ -209,6 +214,9 @@ func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (
 		if again == nil || err != nil {
 			return result, err
 		}
+		if err := r.displacement(nil); err != nil { // what it would go back to is lost
+			return nil, r.displacement(errors.New(again.reason))
+		}
 		if err := r.back(again); err != nil {
 			return nil, err
 		}
@@ -264,6 +272,9 @@ func (r *run) record() error {
 			if err := r.journal.Commit(s); err != nil {
 				return err
 			}
+		}
+		if err := r.settle(s.Step); err != nil {
+			return err
 		}
 		r.judge.Committed(s.Step, float64(s.Loss), s.Skipped != "")
 		return nil
@@ -334,7 +345,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	if end.back != nil {
 		return nil, end.back, shutdown(ctx, coordinator, nil)
 	}
-	if end.err == nil && r.store.unsaved != nil {
+	if end.err = r.displacement(end.err); end.err == nil && r.store.unsaved != nil {
 		end.err = fmt.Errorf("the run has come to its end, but its last checkpoint was not written: %w", r.store.unsaved)
 	}
 	if err := shutdown(ctx, coordinator, end.err); err != nil {
@@ -359,6 +370,7 @@ func (r *run) begin(o *root) error {
 		return err
 	}
 	r.watchSlow(o)
+	r.wind = func() { o.inbox.add(wind{}) }
 	o.executor.Judge = r.judge
 	return o.node.Send(plan.Trainer, machine.Begin{})
 }

@@ -30,6 +30,8 @@ type store struct {
 	saved  func(CheckpointDone)
 
 	note func(string)
+	// settle makes sure, after a step, that what is written to dir can be found there. It may change dir.
+	settle func(step int64) error
 	// unsaved is why the checkpoint that was last due is not there.
 	unsaved error
 
@@ -229,6 +231,9 @@ func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]fl
 		return nil
 	}
 	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+	if err := s.settle(step - 1); err != nil {
+		return err
+	}
 	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error.
 	if s.unsaved = s.write(step, ids, states); s.unsaved != nil {
 		s.note(fmt.Sprintf("step %d has no checkpoint, and the run goes on: %v", step, s.unsaved))

@@ -1,0 +1,145 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/troupe-train/troupe/checkpoint"
+)
+
+// A run writes its journal to a file that it holds open. When somebody removes or replaces save.dir in its middle, that
+// file has no name any more: entries would go where nobody finds them. So after every entry of a step the run looks whether
+// its journal is still where it belongs. If not, it puts the journal, which it still has, and a last checkpoint
+// into save.dir, or beside it where something else has taken that place, and ends.
+
+// rescued is what is put behind save.dir for the folder that a run falls back to.
+const rescued = ".rescued"
+
+// Held reports whether the file that the journal is written to is the one at its path.
+func (j *Journal) Held() bool {
+	mine, err := j.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(j.path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+// Move copies the journal into dir, where there must be none, and goes on there.
+func (j *Journal) Move(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, checkpoint.JournalName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, io.NewSectionReader(j.file, 0, 1<<62))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close(), os.Remove(path))
+	}
+	_ = j.file.Close() // all of it is in the new one
+	j.path, j.file = path, f
+	return nil
+}
+
+// Displaced is the error of a run whose save.dir was removed or replaced in its middle.
+type Displaced struct {
+	// Dir is save.dir, and Step the step index at whose commit it was found.
+	Dir  string
+	Step int64
+	// To is where the journal is now, and Checkpoint the last one, if there is one; Err is why not.
+	To, Checkpoint string
+	Err            error
+}
+
+func (d *Displaced) Error() string {
+	text := fmt.Sprintf("save.dir %s was removed or replaced in the middle of the run, which was found at the commit of step index %d; the run ends", d.Dir, d.Step)
+	switch {
+	case d.To == "":
+		return fmt.Sprintf("%s, and this step has not committed: %v", text, d.Err)
+	case d.Checkpoint == "":
+		return fmt.Sprintf("%s; its journal is in %s, and it has no checkpoint: %v", text, d.To, d.Err)
+	}
+	again := "go on with --resume"
+	if d.To != d.Dir {
+		again += " --set save.dir=" + d.To
+	}
+	return fmt.Sprintf("%s; its journal is in %s, and its last state is %s: %s", text, d.To, d.Checkpoint, again)
+}
+
+func (d *Displaced) Unwrap() error { return d.Err }
+
+// settle makes sure that the journal can be found, after what was written at a step. It moves the journal and the store
+// if it must, and then asks the run to end with a checkpoint. It is called on the trainer's stream.
+func (r *run) settle(step int64) error {
+	if r.journal == nil || r.journal.Held() {
+		return nil
+	}
+	d := &Displaced{Dir: r.store.dir, Step: step}
+	for _, dir := range []string{d.Dir, d.Dir + rescued} {
+		if err := r.refuge(dir); err != nil {
+			d.Err = errors.Join(d.Err, err)
+			continue
+		}
+		d.To, d.Err = dir, nil
+		break
+	}
+	if d.To == "" {
+		return d
+	}
+	r.note(fmt.Sprintf("save.dir %s was removed or replaced, found at the commit of step index %d: the journal is in %s now, and the run ends with a checkpoint there", d.Dir, step, d.To))
+	r.mu.Lock()
+	r.displaced = d
+	r.mu.Unlock()
+	r.wind()
+	return nil
+}
+
+// refuge makes a folder the place of the journal and the checkpoints: the folder that the run has locked, or one that is empty.
+func (r *run) refuge(dir string) error {
+	if r.store.lock.Holds(dir) {
+		return r.journal.Move(dir) // only what was in it has gone
+	}
+	if err := checkpoint.Allow(dir, checkpoint.Fresh); err != nil {
+		return err
+	}
+	lock, err := checkpoint.Acquire(dir)
+	if err != nil {
+		return err
+	}
+	if err := r.journal.Move(dir); err != nil {
+		return errors.Join(err, lock.Release())
+	}
+	old := r.store.lock
+	r.store.dir, r.store.lock = dir, lock
+	return old.Release()
+}
+
+// displacement is how a run ends whose save.dir may have been displaced, and that would end in a given way without that.
+func (r *run) displacement(end error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.displaced
+	switch {
+	case d == nil:
+		return end
+	case end != nil:
+		d.Err = end
+	case r.store.unsaved != nil:
+		d.Err = r.store.unsaved
+	default:
+		d.Checkpoint = r.store.newest
+	}
+	return d
+}
