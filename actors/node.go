@@ -325,6 +325,7 @@ func (n *Node) Stats() []Stats {
 		if n.transport != nil {
 			all[i].Unacknowledged, all[i].Resent = n.transport.linksOf(s.id)
 		}
+		s.ledger.ask(time.Now())
 		s.address.tell(look{})
 	}
 	return all

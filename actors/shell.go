@@ -126,14 +126,13 @@ func (s *shell) receive(message any) {
 	}
 }
 
-// look takes down what the machine waits for.
+// look takes down what the machine waits for. A dead one has failed, which says more.
 func (s *shell) look(now time.Time) {
 	if s.dead {
 		return
 	}
 	s.looked = now
-	w := s.actor.Machine.Waiting()
-	s.ledger.update(func(x *Stats) { x.Wait = w })
+	s.ledger.answer(s.actor.Machine.Waiting())
 }
 
 // occasion says what a machine was told when it panicked.
@@ -315,7 +314,7 @@ func (s *shell) fail(f machine.Fail) {
 }
 
 func (s *shell) stats() Stats {
-	x := s.ledger.read()
+	x := s.ledger.read(time.Now())
 	x.Peak, x.Held = s.actor.Account.Peak(), s.actor.Account.Held()
 	return x
 }

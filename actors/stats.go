@@ -94,6 +94,8 @@ type Stats struct {
 type ledger struct {
 	mu    sync.Mutex
 	stats Stats
+	// asked is when the actor was first asked for its Wait, of the times that it has not answered.
+	asked time.Time
 
 	// Of the round that is open: when it was opened, and what the stats were then.
 	round  plan.Round
@@ -125,10 +127,36 @@ func (l *ledger) update(change func(*Stats)) {
 	change(&l.stats)
 }
 
-func (l *ledger) read() Stats {
+// deafAfter is how long an actor may take to answer what it waits for. None blocks while it handles a message, so one
+// that takes longer hangs in that, and what it said before is out of date.
+const deafAfter = 500 * time.Millisecond
+
+// handling is the operation of an actor that does not answer.
+const handling = "the handling of a message"
+
+func (l *ledger) read(now time.Time) Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stats
+	x := l.stats
+	if !l.asked.IsZero() && now.Sub(l.asked) >= deafAfter {
+		x.Wait = machine.Wait{Round: x.Opened, Op: handling, Running: true}
+	}
+	return x
+}
+
+// ask takes down that the actor is asked for its Wait; answer is what it says.
+func (l *ledger) ask(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked.IsZero() {
+		l.asked = now
+	}
+}
+
+func (l *ledger) answer(w machine.Wait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Wait, l.asked = w, time.Time{}
 }
 
 // open begins a round.

@@ -201,3 +201,34 @@ func TestBlame(t *testing.T) {
 		})
 	}
 }
+
+// TestDeaf: what an actor said that does not answer any more is out of date; it hangs itself, whoever it had waited for.
+func TestDeaf(t *testing.T) {
+	now := time.Unix(0, 0)
+	round := plan.Round{Step: 7, Phase: plan.TrainPhase}
+	var l ledger
+	l.stats = waiting(plan.Trainer, machine.Wait{Round: round, Op: "finish", Value: activation(1), From: stage0}, 3)
+	l.stats.Opened = round
+	others := []Stats{waiting(stage0, machine.Wait{Round: round}, 0), waiting(stage1, machine.Wait{Round: round}, 0)}
+	culprit := func() plan.ActorID {
+		c, _ := blame(append(others, l.read(now)), 0)
+		return c.Actor
+	}
+	if c := culprit(); c != stage0 {
+		t.Fatalf("blames %s, want who is waited for", c)
+	}
+	for range 5 { // asked again and again
+		l.ask(now)
+		now = now.Add(deafAfter / 4)
+	}
+	if c := culprit(); c != plan.Trainer {
+		t.Errorf("blames %s, want who does not answer", c)
+	}
+	if w := l.read(now).Wait; w.Round != round || !w.Running {
+		t.Errorf("it is %+v", w)
+	}
+	l.answer(machine.Wait{Round: round, Op: "finish", Value: activation(1), From: stage1})
+	if c := culprit(); c != stage1 {
+		t.Errorf("blames %s after an answer", c)
+	}
+}

@@ -140,7 +140,16 @@ func TestOneActorFails(t *testing.T) {
 		{"kill shard.p1.d1 at restore of init step 0", "shard.p1.d1"},
 		{"kill mirror.p1.d1 at receive value verdict of train step 4", "mirror.p1.d1"},
 		{"kill trainer at receive value report number 2 of train step 2", "trainer"},
+		{"kill trainer at send value start number 2 of train step 2", "trainer"},
+		{"kill trainer at send value start number 7 of train step 2", "trainer"},
+		{"panic trainer at send value start number 7 of evaluate step 3", "trainer"},
 		{"hang stage.p1.d0 at forward micro-batch 1 of train step 2", "stage.p1.d0"},
+		{"hang stage.p0.d0 at send value activation micro-batch 1 of train step 2", "stage.p0.d0"},
+		{"hang shard.p0.d1 at receive value verdict of train step 2", "shard.p0.d1"},
+		{"hang trainer at send value start of train step 2", "trainer"},
+		{"hang trainer at send value start number 7 of train step 2", "trainer"},
+		{"hang trainer at decide of train step 2", "trainer"},
+		{"hang trainer at receive value report number 2 of train step 2", "trainer"},
 	} {
 		t.Run(strings.ReplaceAll(c.fault, " ", "_"), func(t *testing.T) {
 			job := testRunJob(t)

@@ -177,12 +177,14 @@ func (t *Trainer) next(done plan.Round) (plan.Round, bool) {
 	return plan.Round{}, false
 }
 
-// open starts a round at every actor and then at the trainer itself.
+// open starts a round at every actor and then at the trainer itself. That it is open is said before anybody is told to
+// begin: whoever has begun cannot go back, so a trainer that ends in between must open this round again, and not the one before.
 func (t *Trainer) open(effects []machine.Effect, r plan.Round) []machine.Effect {
 	t.begun = true
 	if len(t.late) > 0 {
 		effects = slices.Clone(effects) // the walker's, who is told of lives now
 	}
+	effects = append(effects, machine.Committed{Round: r})
 	// A new life is announced before the round opens anywhere, so that it is given what it needs in it.
 	for _, a := range t.plan.Actors {
 		if t.late[a.ID] {
@@ -199,7 +201,8 @@ func (t *Trainer) open(effects []machine.Effect, r plan.Round) []machine.Effect 
 			effects = append(effects, t.start(a.ID, r))
 		}
 	}
-	return append(effects, t.walk(t.walker.Open(r))...)
+	own := slices.DeleteFunc(t.walker.Open(r), func(e machine.Effect) bool { _, ok := e.(machine.Committed); return ok })
+	return append(effects, t.walk(own)...)
 }
 
 // begin opens the first round.
