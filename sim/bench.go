@@ -20,8 +20,12 @@ type Bench struct {
 	rounds []plan.Round          // in order, of the run without faults
 	events int
 	// limit is the most memory that an actor may need; nil in a bench with stubs.
-	limit map[plan.ActorID]int64
+	limit map[plan.ActorID]bound
 }
+
+// bound is the most memory that an actor may need while one life begins anew: as the plan says, and the messages of another
+// round, which a network that is unkind may bring as early or as late as it likes. state is what every further life may ask for.
+type bound struct{ recovery, state int64 }
 
 // BenchConfig says what is run.
 type BenchConfig struct {
@@ -100,7 +104,7 @@ func NewBench(c BenchConfig) (*Bench, error) {
 	}
 	b.want, b.hash, b.rounds, b.events = run.outcomes, run.book.weights(), run.order, run.out.Events
 	if !c.Stubs {
-		b.limit = map[plan.ActorID]int64{}
+		b.limit = map[plan.ActorID]bound{}
 		if err := b.limits(); err != nil {
 			return nil, err
 		}
@@ -108,7 +112,8 @@ func NewBench(c BenchConfig) (*Bench, error) {
 	return b, nil
 }
 
-// limits takes the most that an actor may need by any shares: memory grows with the micro-batches of its rank.
+// limits takes the most that the plan says of a round in which an actor recovers, by any shares: memory grows with the
+// micro-batches of a rank.
 func (b *Bench) limits() error {
 	p := b.config.Plan
 	for d := range p.Job.Layout.Data {
@@ -121,18 +126,12 @@ func (b *Bench) limits() error {
 		if err != nil {
 			return err
 		}
-		for i, a := range q.Actors {
-			b.limit[a.ID] = max(b.limit[a.ID], memoryLimit(p, i), memoryLimit(q, i))
+		for i, a := range q.Predicted.Actors {
+			have, own := b.limit[a.ID], p.Predicted.Actors[i]
+			b.limit[a.ID] = bound{max(have.recovery, a.Recovery+a.Messages, own.Recovery+own.Messages), max(have.state, a.Parameters+a.Optimizer, own.Parameters+own.Optimizer)}
 		}
 	}
 	return nil
-}
-
-// memoryLimit is what an actor may need when others, or it itself, recover: what is predicted; one State that
-// it offers and one that it gets; and what it is sent a second time or early, while all is in flight.
-func memoryLimit(p *plan.Plan, i int) int64 {
-	a := p.Predicted.Actors[i]
-	return 2*a.Peak() + 2*(a.Parameters+a.Optimizer) + 4096
 }
 
 // Plan is what is run.
@@ -186,7 +185,7 @@ func (b *Bench) judge(r *run) error {
 // run is one run of a bench: one simulation, and one more for each return to a checkpoint.
 type run struct {
 	config BenchConfig
-	limit  map[plan.ActorID]int64
+	limit  map[plan.ActorID]bound
 	faults *fault.Matcher
 	disks  *Disks
 	trace  io.Writer
@@ -201,6 +200,8 @@ type run struct {
 	committed map[int64]int
 	fed       map[int64]int
 	attempt   int
+	// begun counts the lives that began anew.
+	begun int
 }
 
 // book is where the state of shards goes at a snapshot, and comes from at a resume.
@@ -319,10 +320,13 @@ func (r *run) undo() {
 
 // spawn makes an actor for a new life.
 func (r *run) spawn(l Life) (Actor, error) {
+	if l.Incarnation > 0 {
+		r.begun++
+	}
 	if l.ID != plan.Trainer {
 		a, err := r.book.actor(r, l)
-		if limit := r.limit[l.ID]; err == nil && limit > 0 {
-			a.Executor = &bounded{a.Executor, a.Account, limit, l.ID}
+		if limit, ok := r.limit[l.ID]; err == nil && ok {
+			a.Executor = &bounded{a.Executor, a.Account, l.ID, func() int64 { return limit.recovery + int64(max(r.begun-1, 0))*limit.state }}
 		}
 		return a, err
 	}

@@ -56,14 +56,14 @@ func (s fedSource) Held(j int, dst []int32) { s.r.config.Source.Held(j, dst) }
 type bounded struct {
 	machine.Executor
 	account *device.Account
-	limit   int64
 	id      plan.ActorID
+	limit   func() int64
 }
 
 func (x *bounded) Run(k device.Kernels, r plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
 	out, err := x.Executor.Run(k, r, op, in)
-	if peak := x.account.Peak(); err == nil && peak > x.limit {
-		panic(fmt.Sprintf("sim: %s needed %d bytes; with all that a recovery needs, %d are legal", x.id, peak, x.limit))
+	if peak, limit := x.account.Peak(), x.limit(); err == nil && peak > limit {
+		panic(fmt.Sprintf("sim: %s needed %d bytes; with all that the recoveries need, %d are legal", x.id, peak, limit))
 	}
 	return out, err
 }

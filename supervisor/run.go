@@ -121,6 +121,9 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	if r.plan, err = plan.New(job, m, plan.Options{Resume: r.store.resumes(), Nodes: nodes}); err != nil {
 		return nil, errors.Join(err, r.store.close())
 	}
+	if err := r.plan.Fits(); err != nil {
+		return nil, errors.Join(err, r.store.close())
+	}
 	r.store.use(r.plan)
 	r.rounds = rounds(r.plan, r.store.first(), o.stopAt)
 	r.ledger = newLedger(r.plan, r.rounds.First, r.rounds.Until, time.Now, o.progress)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -86,10 +87,12 @@ func TestDataIsGone(t *testing.T) {
 // endless is a job that ends only by what the test does to it.
 var endless = append([]string{"train.steps=1000000", "train.evaluate.every=0", "train.evaluate.batch=0"}, failFast...)
 
-// TestOutOfMemoryOnANode: an actor of a node that fails ends the run on all nodes, and the last line says who and why.
-func TestOutOfMemoryOnANode(t *testing.T) {
-	p := start(t, "troupe", command(t, "launch", with(failFast, "layout.pipeline=2", "train.memory_limit=120000"), "--nodes", "2")...)
-	p.fails(1, "on node ", "failed in ", "step 0", "out of memory: ", ".p0.d0 asked for ", "of its limit 120000")
+// TestActorFailsOnANode: an actor of a node that fails ends the run on all nodes, and the last line says who and why.
+func TestActorFailsOnANode(t *testing.T) {
+	faults := filepath.Join(t.TempDir(), "faults.yaml")
+	write(t, faults, "- panic shard.p0.d0 at reduce of train step 0\n")
+	p := start(t, "troupe", command(t, "launch", with(failFast, "layout.pipeline=2"), "--nodes", "2", "--fault", faults)...)
+	p.fails(1, "shard.p0.d0 on node ", "failed in ", "step 0", "panic: ")
 }
 
 // TestNodeIsKilled: where no restart is legal, the run ends within seconds, and the last line names the node and the step. Nothing is left behind.

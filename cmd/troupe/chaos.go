@@ -151,6 +151,9 @@ func (o *chaosFlags) bench(path string) (*sim.Bench, func(), error) {
 	if err != nil {
 		return nil, nil, usage(err)
 	}
+	if err := p.Fits(); err != nil {
+		return nil, nil, usage(err)
+	}
 	d := cpu.New(cpu.Options{Float: device.F32})
 	b, err := sim.NewBench(sim.BenchConfig{
 		Plan: p, Device: d, Nodes: o.nodes + 1 + o.spares, Network: sim.Unkind, Stubs: !o.kernels,

@@ -46,6 +46,9 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
+			if err := p.Fits(); err != nil {
+				fmt.Fprintf(c.ErrOrStderr(), "note: a run would be refused: %v\n", err)
+			}
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(planObject(p, gflops))
 			}
