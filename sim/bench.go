@@ -19,13 +19,9 @@ type Bench struct {
 	hash   string                // of the weights at the end
 	rounds []plan.Round          // in order, of the run without faults
 	events int
-	// limit is the most memory that an actor may need; nil in a bench with stubs.
-	limit map[plan.ActorID]bound
+	// bounds are what actors may need; nil in a bench with stubs.
+	bounds *bounds
 }
-
-// bound is the most memory that an actor may need while one life begins anew: as the plan says, and the messages of another
-// round, which a network that is unkind may bring as early or as late as it likes. state is what every further life may ask for.
-type bound struct{ recovery, state int64 }
 
 // BenchConfig says what is run.
 type BenchConfig struct {
@@ -104,34 +100,9 @@ func NewBench(c BenchConfig) (*Bench, error) {
 	}
 	b.want, b.hash, b.rounds, b.events = run.outcomes, run.book.weights(), run.order, run.out.Events
 	if !c.Stubs {
-		b.limit = map[plan.ActorID]bound{}
-		if err := b.limits(); err != nil {
-			return nil, err
-		}
+		b.bounds = &bounds{plan: c.Plan, known: map[plan.Shares]map[plan.ActorID]bound{}}
 	}
 	return b, nil
-}
-
-// limits takes the most that the plan says of a round in which an actor recovers, by any shares: memory grows with the
-// micro-batches of a rank.
-func (b *Bench) limits() error {
-	p := b.config.Plan
-	for d := range p.Job.Layout.Data {
-		counts := make([]int, p.Job.Layout.Data)
-		for e := range counts {
-			counts[e] = 1
-		}
-		counts[d] += len(p.Train) - len(counts)
-		q, err := p.Reshare(p.SharesOf(counts))
-		if err != nil {
-			return err
-		}
-		for i, a := range q.Predicted.Actors {
-			have, own := b.limit[a.ID], p.Predicted.Actors[i]
-			b.limit[a.ID] = bound{max(have.recovery, a.Recovery+a.Messages, own.Recovery+own.Messages), max(have.state, a.Parameters+a.Optimizer, own.Parameters+own.Optimizer)}
-		}
-	}
-	return nil
 }
 
 // Plan is what is run.
@@ -185,7 +156,7 @@ func (b *Bench) judge(r *run) error {
 // run is one run of a bench: one simulation, and one more for each return to a checkpoint.
 type run struct {
 	config BenchConfig
-	limit  map[plan.ActorID]bound
+	bounds *bounds
 	faults *fault.Matcher
 	disks  *Disks
 	trace  io.Writer
@@ -219,7 +190,7 @@ type book interface {
 
 func (b *Bench) newRun(c BenchConfig, seed uint64, faults []fault.Fault, trace io.Writer) *run {
 	r := &run{
-		config: c, limit: b.limit, faults: fault.NewMatcher(faults), disks: &Disks{}, trace: trace, out: &Outcome{Seed: seed, Faults: faults},
+		config: c, bounds: b.bounds, faults: fault.NewMatcher(faults), disks: &Disks{}, trace: trace, out: &Outcome{Seed: seed, Faults: faults},
 		outcomes: map[plan.Round]string{}, committed: map[int64]int{},
 	}
 	if c.Stubs {
@@ -325,8 +296,8 @@ func (r *run) spawn(l Life) (Actor, error) {
 	}
 	if l.ID != plan.Trainer {
 		a, err := r.book.actor(r, l)
-		if limit, ok := r.limit[l.ID]; err == nil && ok {
-			a.Executor = &bounded{a.Executor, a.Account, l.ID, func() int64 { return limit.recovery + int64(max(r.begun-1, 0))*limit.state }}
+		if err == nil && r.bounds != nil {
+			a.Executor = &bounded{Executor: a.Executor, account: a.Account, id: l.ID, run: r}
 		}
 		return a, err
 	}

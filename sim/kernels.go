@@ -51,25 +51,3 @@ func (s fedSource) Window(i int64, dst []int32) {
 }
 
 func (s fedSource) Held(j int, dst []int32) { s.r.config.Source.Held(j, dst) }
-
-// bounded fails an operation of an actor that has needed more memory than a recovery may.
-type bounded struct {
-	machine.Executor
-	account *device.Account
-	id      plan.ActorID
-	limit   func() int64
-}
-
-func (x *bounded) Run(k device.Kernels, r plan.Round, op *plan.Op, in []machine.Payload) ([]machine.Payload, error) {
-	out, err := x.Executor.Run(k, r, op, in)
-	if peak, limit := x.account.Peak(), x.limit(); err == nil && peak > limit {
-		panic(fmt.Sprintf("sim: %s needed %d bytes; with all that the recoveries need, %d are legal", x.id, peak, limit))
-	}
-	return out, err
-}
-
-func (x *bounded) Close() {
-	if c, ok := x.Executor.(interface{ Close() }); ok {
-		c.Close()
-	}
-}
