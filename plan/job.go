@@ -157,7 +157,7 @@ type Slow struct {
 	// Policy is off; warn; move: to another node; or shift: micro-batches to the other data ranks, by their speed. Default warn.
 	Policy string  `yaml:"policy"`
 	Factor float64 `yaml:"factor"` // times as slow as the median of the others; default 2
-	Steps  int     `yaml:"steps"`  // in a row; default 5
+	Steps  int     `yaml:"steps"`  // in a row, and for a quarter of a second at least; default 5
 }
 
 // Cluster says how nodes are used.

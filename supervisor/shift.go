@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-train/troupe/plan"
 )
@@ -12,9 +13,10 @@ import (
 // what was measured in a step comes in, as to SlowWatch, which says who is slow.
 //
 // While some stage is slow, the shares are those by which the data ranks would end at the same time, as far as whole
-// micro-batches allow, by the median of the times of the last policy.Steps steps. When none is slow any more, they are
-// those of the plan again. A decision needs policy.Steps steps by which every stage was measured since the one before, in
-// the life that it lives now; and other shares must be worth it. So equal ranks do not play ball.
+// micro-batches allow, by the median of the times of the last policy.Steps steps, or of more where steps are short. When none
+// is slow any more, they are those of the plan again. A decision needs policy.Steps steps, and the time that is evidence, in which
+// every stage was measured since the one before, in the life that it lives now; and other shares must be worth it. So equal
+// ranks do not play ball.
 type Shifter struct {
 	plan   *plan.Plan
 	watch  *SlowWatch
@@ -25,11 +27,24 @@ type Shifter struct {
 	told   string         // of shares that were refused; told once
 }
 
-// recent are the seconds per floating-point operation of a life in its last steps, oldest first.
+// recent are the seconds per floating-point operation of a life in its last steps, oldest first, and the spans of these steps.
 type recent struct {
 	incarnation int
 	times       []float64
+	spans       []time.Duration
+	span        time.Duration // their sum
 }
+
+// add takes in a step, and lets the oldest ones go that are not needed for n steps and the time that is evidence.
+func (r *recent) add(time float64, span time.Duration, n int) {
+	r.times, r.spans, r.span = append(r.times, time), append(r.spans, span), r.span+span
+	for len(r.times) > n && r.span-r.spans[0] >= evidence {
+		r.span -= r.spans[0]
+		r.times, r.spans = slices.Delete(r.times, 0, 1), slices.Delete(r.spans, 0, 1)
+	}
+}
+
+func (r *recent) full(n int) bool { return len(r.times) >= n && r.span >= evidence }
 
 // Shift is a decision to run steps by other shares.
 type Shift struct {
@@ -55,7 +70,7 @@ func NewShifter(p *plan.Plan, w *SlowWatch) *Shifter {
 // Step takes in a committed step that was run by given shares, after the watch has. It returns what is decided: a
 // Shift, a Noted when shares that would be better are out of reach, or nil.
 func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision {
-	full := true
+	full, span := true, spanOf(stages)
 	for id := range x.load.flops {
 		m, ok := stages[id]
 		if !ok {
@@ -66,11 +81,8 @@ func (x *Shifter) Step(s plan.Shares, stages map[plan.ActorID]Measured) Decision
 			r = &recent{incarnation: m.Incarnation}
 			x.recent[id] = r
 		}
-		r.times = append(r.times, m.Compute.Seconds()/x.load.of(id, s))
-		if n := len(r.times) - x.watch.policy.Steps; n > 0 {
-			r.times = slices.Delete(r.times, 0, n)
-		}
-		full = full && len(r.times) == x.watch.policy.Steps
+		r.add(m.Compute.Seconds()/x.load.of(id, s), span, x.watch.policy.Steps)
+		full = full && r.full(x.watch.policy.Steps)
 	}
 	if !full {
 		return nil

@@ -16,7 +16,7 @@ import (
 // TestShifter: scripts of measured times, with the decisions that they bring about. TROUPE_REWRITE=1 rewrites them.
 //
 //	setup KEY=VALUE...          a new run of a job of 8 sequences with these keys set
-//	N steps MS MS...            N steps in which the stages, pipeline rank by pipeline rank, take that long for a sequence
+//	N steps CS CS...            N steps in which the stages, pipeline rank by pipeline rank, take that many hundredths of a second for a sequence
 //	life ACTOR N                the actor lives its incarnation N from now on
 func TestShifter(t *testing.T) { playScripts(t, "testdata/shift", playShift) }
 
@@ -52,15 +52,15 @@ func playShift(t *testing.T, text string) string {
 				must(t, err)
 				for range n {
 					measured := map[plan.ActorID]Measured{}
-					for i, ms := range f[2:] {
+					for i, cs := range f[2:] {
 						d := i % p.Job.Layout.Data
 						id := plan.StageID(i/p.Job.Layout.Data, d)
-						each, err := strconv.ParseFloat(ms, 64)
+						each, err := strconv.ParseFloat(cs, 64)
 						must(t, err)
 						batches, err := p.Deal(shares)
 						must(t, err)
 						rows := float64(rowsOf(batches, p.Job.Layout.Data)[d])
-						measured[id] = Measured{lives[id], time.Duration(each * rows * float64(time.Millisecond))}
+						measured[id] = Measured{lives[id], time.Duration(each * rows * float64(10*time.Millisecond))}
 					}
 					for _, s := range watch.Step(shares, measured) {
 						fmt.Fprintf(&out, "step %d: %s is slow\n", step, s.Actor)
@@ -151,7 +151,7 @@ func TestTrainerShares(t *testing.T) {
 // fast again. Every change is a decision with its reason, in the result and in the journal, and no bit of the weights changes.
 func TestShiftInARun(t *testing.T) {
 	dir := t.TempDir()
-	set := []string{"train.steps=60", "model.width=64", "model.context=64", "train.evaluate.batch=0", "train.evaluate.every=0", "layout.pipeline=1", "train.batch=16"}
+	set := []string{"train.steps=160", "model.width=64", "model.context=64", "train.evaluate.batch=0", "train.evaluate.every=0", "layout.pipeline=1", "train.batch=16"}
 	want, _, err := runJob(t, testRunJob(t, set...), "")
 	must(t, err)
 	job := testRunJob(t, append(set, "supervisor.slow.policy=shift", "supervisor.slow.steps=3", "save.dir="+dir)...)

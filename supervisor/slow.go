@@ -25,7 +25,21 @@ type SlowWatch struct {
 type streak struct {
 	incarnation int
 	steps       int
+	span        time.Duration // of these steps, as far as stages computed in them
 	slow        bool
+}
+
+// evidence is the least time, of steps in a row, that a decision on the speed of a stage rests on, however many steps that
+// takes: what an operating system does with steps of a few milliseconds says nothing of the node.
+const evidence = 250 * time.Millisecond
+
+// spanOf is a lower bound of the time of a step: the longest that a stage computed in it.
+func spanOf(stages map[plan.ActorID]Measured) time.Duration {
+	var most time.Duration
+	for _, m := range stages {
+		most = max(most, m.Compute)
+	}
+	return most
 }
 
 // slowLeast is the least time of a step, by the shares of the plan, that says something of a node's speed, and not of its
@@ -47,7 +61,7 @@ func NewSlowWatch(p *plan.Plan) *SlowWatch {
 func (w *SlowWatch) IsSlow(id plan.ActorID) bool { return w.streak[id].slow }
 
 // Step takes in a committed step that was run by given shares. It returns the stages that have been slow for
-// policy.Steps steps in a row: each once, until it has been as fast as the others again for as many steps.
+// policy.Steps steps in a row, and for the time that is evidence: each once, until it has been as fast as the others again for as long.
 func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow {
 	if w.policy.Policy == "off" {
 		return nil
@@ -61,6 +75,7 @@ func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow
 		}
 	}
 	var found []Slow
+	span := spanOf(stages)
 	for _, id := range sortedIDs(rates) {
 		s, alone := w.streak[id], len(rates) == 1
 		if s.incarnation != stages[id].Incarnation {
@@ -71,21 +86,22 @@ func (w *SlowWatch) Step(s plan.Shares, stages map[plan.ActorID]Measured) []Slow
 		slow, fast := times >= w.policy.Factor, times < midway(w.policy.Factor) // between the two nothing changes
 		switch {
 		case slow && !s.slow, fast && s.slow && !alone:
-			s.steps++
+			s.steps, s.span = s.steps+1, s.span+span
 		case slow || fast:
-			s.steps = 0
+			s.steps, s.span = 0, 0
 		}
 		// Of one that is alone it is told once in a life: nobody is there to do better, and a machine with
 		// other work goes up and down.
-		if s.steps >= w.policy.Steps {
-			s.steps, s.slow = 0, !s.slow
+		if s.steps >= w.policy.Steps && s.span >= evidence {
+			n := s.steps
+			s.steps, s.span, s.slow = 0, 0, !s.slow
 			if s.slow {
 				than := "its share of the work takes the others"
 				if alone {
 					than = "at its best"
 				}
 				found = append(found, Slow{Actor: id, Incarnation: s.incarnation, Reason: fmt.Sprintf(
-					"it has been slow for %d steps: in the last it computed %s, %.1f times as long as %s", w.policy.Steps, stages[id].Compute.Round(time.Microsecond), times, than)})
+					"it has been slow for %d steps: in the last it computed %s, %.1f times as long as %s", n, stages[id].Compute.Round(time.Microsecond), times, than)})
 			}
 		}
 		w.streak[id] = s
