@@ -85,21 +85,21 @@ func (l *Ledger) check() error {
 	for i, s := range l.Steps {
 		switch {
 		case s.Step != l.Began+int64(i):
-			return fmt.Errorf("step %d stands where step %d is due", s.Step, l.Began+int64(i))
+			return fmt.Errorf("train step %d stands where train step %d is due", s.Step, l.Began+int64(i))
 		case s.First < next:
-			return fmt.Errorf("sample %d is in step %d and in a step before it", s.First, s.Step)
+			return fmt.Errorf("sample %d is in train step %d and in a step before it", s.First, s.Step)
 		case s.First > next:
-			return fmt.Errorf("sample %d is in no committed step: step %d begins with sample %d", next, s.Step, s.First)
+			return fmt.Errorf("sample %d is in no committed step: train step %d begins with sample %d", next, s.Step, s.First)
 		case s.Last-s.First+1 != batch:
-			return fmt.Errorf("step %d has samples %d to %d, and a batch is %d", s.Step, s.First, s.Last, batch)
+			return fmt.Errorf("train step %d has samples %d to %d, and a batch is %d", s.Step, s.First, s.Last, batch)
 		case l.Run.Windows > 0 && s.Epoch != s.First/l.Run.Windows:
-			return fmt.Errorf("step %d is said to be of epoch %d, but sample %d is of epoch %d", s.Step, s.Epoch, s.First, s.First/l.Run.Windows)
+			return fmt.Errorf("train step %d is said to be of epoch %d, but sample %d is of epoch %d", s.Step, s.Epoch, s.First, s.First/l.Run.Windows)
 		case (s.Skipped != "") != (s.Verdict < 0):
-			return fmt.Errorf("step %d has verdict %v and the reason %q to be skipped", s.Step, s.Verdict, s.Skipped)
+			return fmt.Errorf("train step %d has verdict %v and the reason %q to be skipped", s.Step, s.Verdict, s.Skipped)
 		case s.Skipped != "" && l.Skips[s.Step] == "":
-			return fmt.Errorf("step %d was skipped, and no decision to skip it stands before it", s.Step)
+			return fmt.Errorf("train step %d was skipped, and no decision to skip it stands before it", s.Step)
 		case s.Skipped == "" && l.Skips[s.Step] != "":
-			return fmt.Errorf("step %d made an update, though it was decided to skip it: %s", s.Step, l.Skips[s.Step])
+			return fmt.Errorf("train step %d made an update, though it was decided to skip it: %s", s.Step, l.Skips[s.Step])
 		}
 		if err := checkShares(s, l.Run.Batch); err != nil {
 			return err
@@ -116,14 +116,14 @@ func checkShares(s StepEntry, batch int) error {
 	}
 	counts, err := s.Shares.Counts()
 	if err != nil {
-		return fmt.Errorf("step %d: %w", s.Step, err)
+		return fmt.Errorf("train step %d: %w", s.Step, err)
 	}
 	sum := 0
 	for _, n := range counts {
 		sum += n
 	}
 	if slices.Min(counts) < 1 || sum > batch {
-		return fmt.Errorf("step %d was run by the shares %s; at least 1 for each data rank, and %d in all at most, are legal", s.Step, s.Shares, batch)
+		return fmt.Errorf("train step %d was run by the shares %s; at least 1 for each data rank, and %d in all at most, are legal", s.Step, s.Shares, batch)
 	}
 	return nil
 }

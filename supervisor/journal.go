@@ -141,7 +141,7 @@ func (l *Ledger) apply(e Entry) error {
 	}
 	s := e.Step
 	if s.Step != l.Committed() {
-		return fmt.Errorf("it commits step %d, but step %d is next", s.Step, l.Committed())
+		return fmt.Errorf("it commits train step %d, but train step %d is next", s.Step, l.Committed())
 	}
 	l.Steps = append(l.Steps, *s)
 	return nil
@@ -154,7 +154,7 @@ func (l *Ledger) from(e *FromEntry) error {
 	l.Runs++
 	keep := e.Steps - l.Began
 	if e.Steps < 0 || keep < 0 || keep > int64(len(l.Steps)) {
-		return fmt.Errorf("it goes on from step %d, but the journal has steps %d to %d", e.Steps, l.Began, l.Committed())
+		return fmt.Errorf("it goes on from the weights of %d steps, but the journal has those of %d to %d", e.Steps, l.Began, l.Committed())
 	}
 	l.Undone += len(l.Steps) - int(keep)
 	l.Steps = l.Steps[:keep]
@@ -168,7 +168,7 @@ func (l *Ledger) from(e *FromEntry) error {
 
 func (l *Ledger) skip(s SkipEntry) error {
 	if s.Step < l.Committed() {
-		return fmt.Errorf("it decides to skip step %d, but %d steps are committed", s.Step, l.Committed())
+		return fmt.Errorf("it decides to skip train step %d, but %d steps are committed", s.Step, l.Committed())
 	}
 	l.Skips[s.Step] = s.Reason
 	return nil
@@ -349,7 +349,7 @@ func (j *Journal) Commit(s StepEntry) error {
 	if n := s.Step - j.ledger.Began; n >= 0 && n < int64(len(j.ledger.Steps)) {
 		have := j.ledger.Steps[n]
 		if !have.Loss.is(s.Loss) || !have.Norm.is(s.Norm) || !have.Verdict.is(s.Verdict) || have.First != s.First || have.Last != s.Last {
-			return fmt.Errorf("journal %s: step %d is committed with loss %v and norm %v, and is to be committed again with loss %v and norm %v",
+			return fmt.Errorf("journal %s: train step %d is committed with loss %v and norm %v, and is to be committed again with loss %v and norm %v",
 				j.path, s.Step, have.Loss, have.Norm, s.Loss, s.Norm)
 		}
 		return nil

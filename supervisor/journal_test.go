@@ -103,7 +103,7 @@ func TestJournalRefuses(t *testing.T) {
 	if err := open(dir, other, 0); err == nil || !strings.Contains(err.Error(), "another run") {
 		t.Errorf("another fingerprint: %v", err)
 	}
-	if err := open(dir, testRun, 2); err == nil || !strings.Contains(err.Error(), "goes on from step 2") {
+	if err := open(dir, testRun, 2); err == nil || !strings.Contains(err.Error(), "goes on from the weights of 2 steps") {
 		t.Errorf("a checkpoint ahead of the ledger: %v", err)
 	}
 	for _, text := range []string{"hello\n", "hello", "a\nb\nc\n", "\n", "0badc0de {\"run\":{}}\n0badc0de\n"} {
@@ -174,10 +174,10 @@ func TestAudit(t *testing.T) {
 		want   string
 	}{
 		{"in order", func(*Ledger) {}, ""},
-		{"twice", func(l *Ledger) { l.Steps[2].First = 7 }, "sample 7 is in step 2 and in a step before it"},
+		{"twice", func(l *Ledger) { l.Steps[2].First = 7 }, "sample 7 is in train step 2 and in a step before it"},
 		{"never", func(l *Ledger) { l.Steps[2].First = 9 }, "sample 8 is in no committed step"},
 		{"short", func(l *Ledger) { l.Steps[2].Last-- }, "a batch is 4"},
-		{"gap", func(l *Ledger) { l.Steps[2].Step = 3 }, "step 3 stands where step 2 is due"},
+		{"gap", func(l *Ledger) { l.Steps[2].Step = 3 }, "train step 3 stands where train step 2 is due"},
 		{"epoch", func(l *Ledger) { l.Steps[2].Epoch = 1 }, "epoch"},
 		{"skipped without decision", func(l *Ledger) { l.Steps[1].Skipped, l.Steps[1].Verdict = "?", -1 }, "no decision"},
 		{"decision without skip", func(l *Ledger) { l.Skips[1] = "a spike" }, "made an update"},

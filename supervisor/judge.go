@@ -16,7 +16,7 @@ type BadBatch struct {
 }
 
 func (b *BadBatch) Error() string {
-	return fmt.Sprintf("the batch of step %d is bad: %s", b.Step, b.Reason)
+	return fmt.Sprintf("the batch of train step %d is bad: %s", b.Step, b.Reason)
 }
 
 // Judge decides, once for each step, whether it makes an update. What it decides is taken down before anybody

@@ -118,11 +118,14 @@ func (d Respawn) String() string {
 }
 
 func (d Resume) String() string {
-	which := "the newest checkpoint"
-	if d.Older > 0 {
-		which = fmt.Sprintf("the newest checkpoint but %d", d.Older)
+	without := ""
+	switch {
+	case d.Older == 1:
+		without = ", leaving out the newest"
+	case d.Older > 1:
+		without = fmt.Sprintf(", leaving out the newest %d", d.Older)
 	}
-	return fmt.Sprintf("resume the job from %s: %s", which, d.Reason)
+	return fmt.Sprintf("resume the job from its newest checkpoint%s: %s", without, d.Reason)
 }
 
 func (d GiveUp) String() string { return "give up: " + d.Reason }
@@ -360,7 +363,7 @@ func (r *Recovery) down(l *life, own bool, reason string) {
 func (r *Recovery) exhausted(f *machine.Failed, failed ...*life) []Decision {
 	for _, l := range failed {
 		if n := len(l.failures); n > r.limits.Restarts {
-			return r.escalate(f, fmt.Sprintf("%s failed %d times within %s, and %d restarts are legal", l.Actor, n, r.limits.Window, r.limits.Restarts))
+			return r.escalate(f, fmt.Sprintf("%s failed %s within %s, and supervisor.restarts is %d", l.Actor, times(n), r.limits.Window, r.limits.Restarts))
 		}
 	}
 	if l, source := r.irrecoverable(); l != nil {
@@ -413,7 +416,7 @@ func (r *Recovery) evacuate(node int, f *machine.Failed) []Decision {
 		if l.state == living || l.state == catching {
 			l.state, l.due = waiting, r.now
 		}
-		l.reason = fmt.Sprintf("%d failures on node %d within %s: all its actors move", n, node, r.limits.Window)
+		l.reason = fmt.Sprintf("%s on node %d within %s: all its actors move", count(n, "failure", "failures"), node, r.limits.Window)
 		moved = append(moved, l)
 	}
 	return r.exhausted(f, moved...)
@@ -465,9 +468,9 @@ func (r *Recovery) nodeJoined(node int) []Decision {
 	what := "no actor needs it, so it is a spare"
 	switch {
 	case begin > 0:
-		what = fmt.Sprintf("%d actors that had no node begin there", begin)
+		what = count(begin, "actor that had no node begins", "actors that had no node begin") + " there"
 	case back > 0:
-		what = fmt.Sprintf("%d actors that were packed onto other nodes may move", back)
+		what = count(back, "actor that was packed onto another node may move", "actors that were packed onto other nodes may move")
 	}
 	return []Decision{Noted{fmt.Sprintf("node %d has joined; %s", node, what)}}
 }
@@ -587,8 +590,10 @@ func (r *Recovery) escalate(f *machine.Failed, reason string) []Decision {
 	switch {
 	case !r.limits.Resumable:
 		return giveUp("save.dir is empty, so there is no checkpoint to go back to")
+	case r.limits.Resumes == 0:
+		return giveUp("supervisor.resumes is 0, so the job does not go back to a checkpoint")
 	case r.resumes >= r.limits.Resumes:
-		return giveUp(fmt.Sprintf("the job has gone back to a checkpoint %d times without getting beyond step %d", r.resumes, r.mark))
+		return giveUp(fmt.Sprintf("the job has gone back to a checkpoint %s without getting beyond train step %d, and supervisor.resumes is %d", times(r.resumes), r.mark, r.limits.Resumes))
 	}
 	r.resumes++
 	return []Decision{Resume{Older: r.resumes - 1, Reason: reason}}
@@ -597,6 +602,25 @@ func (r *Recovery) escalate(f *machine.Failed, reason string) []Decision {
 // within drops the times that lie outside the window.
 func within(times []time.Time, now time.Time, window time.Duration) []time.Time {
 	return slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) >= window })
+}
+
+// times says how often something was.
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// count is a number of things, of which one has no plural.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func nameOr(name, other string) string {

@@ -55,7 +55,7 @@ func (j *Journal) Move(dir string) error {
 
 // Displaced is the error of a run whose save.dir was removed or replaced in its middle.
 type Displaced struct {
-	// Dir is save.dir, and Step the step index at whose commit it was found.
+	// Dir is save.dir, and Step the train step at whose commit it was found.
 	Dir  string
 	Step int64
 	// To is where the journal is now, and Checkpoint the last one, if there is one; Err is why not.
@@ -64,7 +64,7 @@ type Displaced struct {
 }
 
 func (d *Displaced) Error() string {
-	text := fmt.Sprintf("save.dir %s was removed or replaced in the middle of the run, which was found at the commit of step index %d; the run ends", d.Dir, d.Step)
+	text := fmt.Sprintf("save.dir %s was removed or replaced in the middle of the run, which was found at the commit of train step %d; the run ends", d.Dir, d.Step)
 	switch {
 	case d.To == "":
 		return fmt.Sprintf("%s, and this step has not committed: %v", text, d.Err)
@@ -98,7 +98,7 @@ func (r *run) settle(step int64) error {
 	if d.To == "" {
 		return d
 	}
-	r.note(fmt.Sprintf("save.dir %s was removed or replaced, found at the commit of step index %d: the journal is in %s now, and the run ends with a checkpoint there", d.Dir, step, d.To))
+	r.note(fmt.Sprintf("save.dir %s was removed or replaced, found at the commit of train step %d: the journal is in %s now, and the run ends with a checkpoint there", d.Dir, step, d.To))
 	r.mu.Lock()
 	r.displaced = d
 	r.mu.Unlock()

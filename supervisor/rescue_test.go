@@ -49,7 +49,7 @@ func TestSaveDirIsDisplaced(t *testing.T) {
 			if !errors.As(err, &d) {
 				t.Fatalf("it ends with %v", err)
 			}
-			for _, part := range []string{dir, "step index ", "--resume", filepath.Base(d.Checkpoint)} {
+			for _, part := range []string{dir, "train step ", "--resume", filepath.Base(d.Checkpoint)} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("%q is not in %q", part, err)
 				}

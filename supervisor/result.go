@@ -52,13 +52,13 @@ type Result struct {
 	Checkpoint string `json:"checkpoint"`
 }
 
-// Point is one evaluation on held-out text.
+// Point is one evaluation on held-out text, with the weights of Step steps.
 type Point struct {
 	Step int64   `json:"step"`
 	Loss float64 `json:"loss"`
 }
 
-// ShiftDone is a change of shares: Step is the first that was run by them, and Shares the micro-batches of each data rank.
+// ShiftDone is a change of shares: Step is the first train step that was run by them, and Shares the micro-batches of each data rank.
 type ShiftDone struct {
 	Step   int64  `json:"step"`
 	Shares []int  `json:"shares"`

@@ -296,7 +296,7 @@ func (o *root) stopped(ctx context.Context, err error) *ending {
 		return &ending{}
 	case errors.As(err, &bad) && bad.Back > 0:
 		from, skip := o.run.judge.Undo(bad)
-		reason := fmt.Sprintf("%v; the steps from %d on are undone and their batches skipped", bad, from)
+		reason := fmt.Sprintf("%v; the train steps from %d on are undone and their batches skipped", bad, from)
 		o.run.decided(Noted{fmt.Sprintf("roll back to a checkpoint of at most %d steps: %s", from, reason)})
 		return &ending{back: &back{atMost: from, forget: true, reason: reason, skip: skip}}
 	case errors.As(err, &failure) && failure.Actor == plan.Trainer && errors.As(err, &crash):

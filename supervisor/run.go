@@ -139,7 +139,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 		for _, reason := range r.store.opened.Skipped() {
 			notes = append(notes, fmt.Sprintf("not resumed from: %v", reason))
 		}
-		notes = append(notes, fmt.Sprintf("resuming at step %d from %s", r.rounds.First, r.store.opened.Path()))
+		notes = append(notes, fmt.Sprintf("resuming at train step %d from %s", r.rounds.First, r.store.opened.Path()))
 	}
 	for _, line := range notes {
 		r.note(line)
@@ -242,11 +242,11 @@ func (r *run) back(b *back) error {
 	r.timeline.Abandon()
 	r.recovery.Begin(Seats(p), r.hosts())
 	r.resumes++
-	from := "the seed"
+	from := "the seed, as there is no checkpoint to go back to"
 	if r.store.resumes() {
 		from = r.store.opened.Path()
 	}
-	r.note(fmt.Sprintf("going on at step %d from %s", r.rounds.First, from))
+	r.note(fmt.Sprintf("going on at train step %d from %s", r.rounds.First, from))
 	if r.journal == nil {
 		return nil
 	}
@@ -329,7 +329,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	case err == nil:
 		r.ungathered = 0
 	case ctx.Err() != nil:
-		return nil, nil, shutdown(ctx, coordinator, fmt.Errorf("interrupted before step %d began", r.rounds.First))
+		return nil, nil, shutdown(ctx, coordinator, fmt.Errorf("interrupted before train step %d began", r.rounds.First))
 	case r.resumes > 0 && r.ungathered < r.limits.Resumes:
 		// The run had begun; that nodes die while it begins anew is no more its end than that they die later.
 		cancel()

@@ -126,7 +126,7 @@ func TestInterrupt(t *testing.T) {
 				t.Fatalf("stopped %v after %d steps", half.Stopped, half.Steps)
 			}
 			p = start(t, "troupe", args(c.second, "--resume")...)
-			p.await(fmt.Sprintf("resuming at step %d from", half.Steps))
+			p.await(fmt.Sprintf("resuming at train step %d from", half.Steps))
 			got := p.result()
 			if got.Stopped || got.StepsRun != 150-half.Steps {
 				t.Errorf("the rest was %d steps, stopped %v", got.StepsRun, got.Stopped)
@@ -255,7 +255,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 				}
 				p = start(t, "troupe", command(t, "train", set, "--resume", "--json")...)
 				got := p.result()
-				if !has(strings.Join(p.said, "\n"), "not resumed from", "step-00000004", "resuming at step 2 from") {
+				if !has(strings.Join(p.said, "\n"), "not resumed from", "step-00000004", "resuming at train step 2 from") {
 					t.Errorf("it says\n%s", strings.Join(p.said, "\n"))
 				}
 				if g, w := end(got), end(want); g != w {
@@ -297,5 +297,5 @@ func TestStoppedBeforeItBegins(t *testing.T) {
 		t.Error("the signal is not answered")
 	}
 	p.said = nil
-	p.fails(1, "interrupted before step 0 began")
+	p.fails(1, "interrupted before train step 0 began")
 }

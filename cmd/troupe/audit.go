@@ -32,22 +32,22 @@ func auditCommand() *cobra.Command {
 				fmt.Fprintf(w, "%s: no committed steps\n", a.Job)
 				return nil
 			}
-			fmt.Fprintf(w, "%s: steps %d to %d are committed, each once; samples %d to %d are each in exactly one of them\n", a.Job, a.From, a.From+a.Steps-1, a.First, a.Last)
+			fmt.Fprintf(w, "%s: train steps %d to %d are committed, each once; samples %d to %d are each in exactly one of them\n", a.Job, a.From, a.From+a.Steps-1, a.First, a.Last)
 			if a.Epochs > 0 {
 				fmt.Fprintf(w, "%.2f epochs\n", a.Epochs)
 			}
 			for _, s := range a.Skipped {
-				fmt.Fprintf(w, "step %d made no update: %s\n", s.Step, s.Reason)
+				fmt.Fprintf(w, "train step %d made no update: %s\n", s.Step, s.Reason)
 			}
 			for _, s := range a.Shifts {
 				by := "the shares of the plan"
 				if s.Shares != "" {
 					by = fmt.Sprintf("shares of %s micro-batches", s.Shares)
 				}
-				fmt.Fprintf(w, "from step %d on the data ranks ran %s\n", s.Step, by)
+				fmt.Fprintf(w, "from train step %d on the data ranks ran %s\n", s.Step, by)
 			}
 			if a.Runs > 1 {
-				fmt.Fprintf(w, "begun %d times; %d steps were undone by going back to a checkpoint\n", a.Runs, a.Undone)
+				fmt.Fprintf(w, "begun %d times; steps undone by going back to a checkpoint: %d\n", a.Runs, a.Undone)
 			}
 			if a.Checkpoint >= 0 {
 				fmt.Fprintf(w, "newest checkpoint: step %d\n", a.Checkpoint)

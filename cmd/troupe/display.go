@@ -57,7 +57,7 @@ func (d *display) progress(p supervisor.Progress) {
 
 func (d *display) step(s *supervisor.StepDone) {
 	if s.Skipped != "" {
-		d.line("step %d made no update: %s", s.Step, s.Skipped)
+		d.line("train step %d made no update: %s", s.Step-1, s.Skipped)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -174,6 +174,9 @@ func (p Point) String() string {
 	if p.Number != 0 {
 		fmt.Fprintf(&b, " number %d", p.Number)
 	}
+	if b.Len() == 0 {
+		b.WriteString(" any")
+	}
 	fmt.Fprintf(&b, " of %s step %d", p.Round.Phase, p.Round.Step)
 	return b.String()
 }

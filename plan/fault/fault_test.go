@@ -23,10 +23,10 @@ var lines = []string{
 	"partition 1,2 at trainer decide of train step 5 for 4s",
 	"shift 5,1,2 at trainer feed of train step 1",
 	"drop gradient from stage.p1.d0 to shard.p1.d0 at micro-batch 4 bucket 2 of train step 3",
-	"duplicate any from any to trainer at of train step 3 times 7",
+	"duplicate any from any to trainer at any of train step 3 times 7",
 	"delay activation-gradient from any to any at number 2 of train step 3 for 50ms",
-	"reorder parameters from any to stage.p0.d0 at of init step 0",
-	"corrupt state from mirror.p0.d0 to shard.p0.d0 at of recover step 3",
+	"reorder parameters from any to stage.p0.d0 at any of init step 0",
+	"corrupt state from mirror.p0.d0 to shard.p0.d0 at any of recover step 3",
 }
 
 // TestText: what is written is what is read.

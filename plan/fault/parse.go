@@ -135,6 +135,8 @@ func (p *parser) point(f *Fault) (err error) {
 			p.next()
 		}
 		p.operation(at)
+	} else {
+		p.is("any") // of a message nothing more need be said
 	}
 	if at.Actor == "" && f.Actor == "" && !message {
 		return fmt.Errorf("it strikes no actor, so the point must name one after at")
