@@ -39,6 +39,7 @@ type manifest struct {
 	Facts       []Fact      `json:"facts"`
 	Job         string      `json:"job"`
 	Tokenizer   string      `json:"tokenizer"`
+	Commit      string      `json:"commit,omitempty"`
 	Parameters  []Parameter `json:"parameters"`
 	Files       []fileEntry `json:"files"`
 	SHA256      string      `json:"sha256"`
@@ -47,12 +48,12 @@ type manifest struct {
 func newManifest(m Meta, files []fileEntry) *manifest {
 	return &manifest{
 		Format: manifestFormat, Version: version, Step: m.Step, Fingerprint: m.Fingerprint(), Optimizer: m.Optimizer, Kinds: m.Kinds,
-		Facts: m.Facts, Job: m.Job, Tokenizer: m.Tokenizer, Parameters: m.Parameters, Files: files,
+		Facts: m.Facts, Job: m.Job, Tokenizer: m.Tokenizer, Commit: m.Commit, Parameters: m.Parameters, Files: files,
 	}
 }
 
 func (m *manifest) meta() Meta {
-	return Meta{Step: m.Step, Parameters: m.Parameters, Optimizer: m.Optimizer, Kinds: m.Kinds, Facts: m.Facts, Job: m.Job, Tokenizer: m.Tokenizer}
+	return Meta{Step: m.Step, Parameters: m.Parameters, Optimizer: m.Optimizer, Kinds: m.Kinds, Facts: m.Facts, Job: m.Job, Tokenizer: m.Tokenizer, Commit: m.Commit}
 }
 
 // marshal sets SHA256 and returns the text of the manifest.

@@ -74,6 +74,9 @@ type Meta struct {
 	// Job is the job file, and Tokenizer what data.Tokenizer.Marshal gives: with the two, a model
 	// and its vocabulary can be built again from the checkpoint alone.
 	Job, Tokenizer string
+	// Commit, if it is known, says by which commit of the run's journal the last step became one of these weights, in the words of
+	// who keeps that journal.
+	Commit string
 }
 
 // Fingerprint is a hash of what Match compares.

@@ -244,6 +244,8 @@ type Entry struct {
 	// Err is nil if the checkpoint is complete: the manifest is in order and every file is there with
 	// its size. Contents are not read; Open and Check do that.
 	Err error
+	// Meta says what it is of, if it is complete.
+	Meta Meta
 }
 
 // List gives the checkpoints in dir, oldest first. A folder that does not exist has none.
@@ -257,8 +259,12 @@ func List(dir string) ([]Entry, error) {
 	}
 	var entries []Entry
 	for _, s := range steps {
-		_, err := glance(s.path)
-		entries = append(entries, Entry{s.step, s.path, err})
+		e := Entry{Step: s.step, Path: s.path}
+		m, err := glance(s.path)
+		if e.Err = err; err == nil {
+			e.Meta = m.meta()
+		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }

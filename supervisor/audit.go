@@ -40,7 +40,8 @@ type ShiftEntry struct {
 }
 
 // AuditRun reads the journal in dir and checks that every sample is in exactly one committed step, that a step
-// was skipped only by a decision that was taken down, and that no checkpoint is ahead of the ledger.
+// was skipped only by a decision that was taken down, and that the checkpoints are of the same run: of its model, data and
+// batch, not ahead of the ledger, and made by the steps that it has.
 // The error names the first violation.
 func AuditRun(dir string) (*Audit, error) {
 	path := filepath.Join(dir, checkpoint.JournalName)
@@ -73,6 +74,12 @@ func AuditRun(dir string) (*Audit, error) {
 		a.Checkpoint = e.Step
 		if e.Step > l.Committed() {
 			return nil, fmt.Errorf("audit: %s is of step %d, but the ledger has %d committed steps", e.Path, e.Step, l.Committed())
+		}
+		if f := e.Meta.Fingerprint(); f != l.Run.Fingerprint {
+			return nil, fmt.Errorf("audit: %s is of another run than %s: its model, optimizer, data, seed and batch have the fingerprint %.12s, and those of the journal %.12s", e.Path, path, f, l.Run.Fingerprint)
+		}
+		if err := l.made(e.Step, e.Meta.Commit); err != nil {
+			return nil, fmt.Errorf("audit: %s is of another run than %s: %w", e.Path, path, err)
 		}
 	}
 	return a, nil

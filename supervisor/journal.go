@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -67,8 +68,10 @@ type RunEntry struct {
 // FromEntry says that the run goes on from the weights of that many steps: steps from there on that stand
 // before it in the journal are undone. Skip are decisions that were taken with it.
 type FromEntry struct {
-	Steps  int64       `json:"steps"`
-	Reason string      `json:"reason,omitempty"`
+	Steps  int64  `json:"steps"`
+	Reason string `json:"reason,omitempty"`
+	// Commit is the Mark of the step that made these weights, as their checkpoint has it; empty where that is not known.
+	Commit string      `json:"commit,omitempty"`
 	Skip   []SkipEntry `json:"skip,omitempty"`
 }
 
@@ -95,6 +98,17 @@ type StepEntry struct {
 	Shares plan.Shares `json:"shares,omitempty"`
 	// Lives are the incarnations of the actors that had been restarted.
 	Lives map[plan.ActorID]int `json:"lives,omitempty"`
+}
+
+// Mark is a hash of what came of the step. Checkpoints carry that of the step that made their weights, so that they and the
+// journal can be told to be of one run.
+func (s StepEntry) Mark() string {
+	b, err := json.Marshal(StepEntry{Step: s.Step, First: s.First, Last: s.Last, Loss: s.Loss, Norm: s.Norm, Verdict: s.Verdict})
+	if err != nil {
+		panic(err) // numbers
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Ledger is what a journal says: the steps of the weights that the run has now.
@@ -156,6 +170,9 @@ func (l *Ledger) from(e *FromEntry) error {
 	if e.Steps < 0 || keep < 0 || keep > int64(len(l.Steps)) {
 		return fmt.Errorf("it goes on from the weights of %d steps, but the journal has those of %d to %d", e.Steps, l.Began, l.Committed())
 	}
+	if err := l.made(e.Steps, e.Commit); err != nil {
+		return err
+	}
 	l.Undone += len(l.Steps) - int(keep)
 	l.Steps = l.Steps[:keep]
 	for _, s := range e.Skip {
@@ -164,6 +181,15 @@ func (l *Ledger) from(e *FromEntry) error {
 		}
 	}
 	return nil
+}
+
+// made says whether the ledger has the step that made the weights of so many steps, with the mark that they have.
+func (l *Ledger) made(steps int64, mark string) error {
+	n := steps - 1 - l.Began
+	if mark == "" || n < 0 || n >= int64(len(l.Steps)) || l.Steps[n].Mark() == mark {
+		return nil
+	}
+	return fmt.Errorf("its train step %d, with loss %v, did not make the weights of %d steps that the checkpoint has", steps-1, l.Steps[n].Loss, steps)
 }
 
 func (l *Ledger) skip(s SkipEntry) error {
@@ -238,7 +264,7 @@ func ParseJournal(data []byte) (l *Ledger, whole int, err error) {
 			if n == 1 {
 				return nil, 0, ErrNotJournal
 			}
-			return nil, 0, fmt.Errorf("entry %d is damaged, and there are others behind it; the checkpoints do not depend on it: move it away to go on without a proof of what came before", n)
+			return nil, 0, fmt.Errorf("entry %d is damaged, and there are others behind it", n)
 		}
 		if err := l.apply(e); err != nil {
 			return nil, 0, fmt.Errorf("entry %d: %w", n, err)
@@ -281,9 +307,9 @@ type Journal struct {
 	err    error
 }
 
-// OpenJournal opens the journal in dir, or begins one, for a run that goes on from the weights of that many steps.
-// It refuses the journal of another run.
-func OpenJournal(dir string, run RunEntry, steps int64, reason string) (_ *Journal, err error) {
+// OpenJournal opens the journal in dir, or begins one, for a run that goes on from given weights. It refuses what is
+// damaged, the journal of another run, and one that has not come to these weights; the error says how to go on without it.
+func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err error) {
 	run.Version = journalVersion
 	j := &Journal{path: filepath.Join(dir, checkpoint.JournalName)}
 	defer func() {
@@ -303,9 +329,22 @@ func OpenJournal(dir string, run RunEntry, steps int64, reason string) (_ *Journ
 	if err != nil {
 		return nil, err
 	}
+	refuse := func(err error) error {
+		return fmt.Errorf("%w; the checkpoints do not depend on it: move this file away, and --resume begins a new one at train step %d", err, from.Steps)
+	}
 	l, whole, err := ParseJournal(data)
 	if err != nil {
-		return nil, err
+		return nil, refuse(err)
+	}
+	if have := l.Run; whole > 0 && (have.Fingerprint != run.Fingerprint || have.Batch != run.Batch || have.Windows != run.Windows) {
+		return nil, refuse(fmt.Errorf("it is of another run: batch %d, %d windows, fingerprint %.12s; this one has batch %d, %d windows, fingerprint %.12s",
+			have.Batch, have.Windows, have.Fingerprint, run.Batch, run.Windows, run.Fingerprint))
+	}
+	if whole > 0 {
+		trial := *l
+		if err := trial.apply(Entry{From: &from}); err != nil {
+			return nil, refuse(err)
+		}
 	}
 	j.ledger = l
 	if err := j.file.Truncate(int64(whole)); err != nil {
@@ -322,11 +361,7 @@ func OpenJournal(dir string, run RunEntry, steps int64, reason string) (_ *Journ
 			return nil, err
 		}
 	}
-	if have := l.Run; have.Fingerprint != run.Fingerprint || have.Batch != run.Batch || have.Windows != run.Windows {
-		return nil, fmt.Errorf("it is of another run: batch %d, %d windows, fingerprint %.12s; this one has batch %d, %d windows, fingerprint %.12s",
-			have.Batch, have.Windows, have.Fingerprint, run.Batch, run.Windows, run.Fingerprint)
-	}
-	return j, j.write(Entry{From: &FromEntry{Steps: steps, Reason: reason}})
+	return j, j.write(Entry{From: &from})
 }
 
 // Ledger is what has been written so far. It changes with every entry.
@@ -337,10 +372,9 @@ func (j *Journal) Skip(step int64, reason string) error {
 	return j.append(Entry{Skip: &SkipEntry{step, reason}})
 }
 
-// Back takes down that the run goes on from the weights of that many steps, and will skip some: what it committed after
-// them is undone.
-func (j *Journal) Back(steps int64, reason string, skip []SkipEntry) error {
-	return j.append(Entry{From: &FromEntry{Steps: steps, Reason: reason, Skip: skip}})
+// Back takes down that the run goes on from given weights: what it committed after them is undone.
+func (j *Journal) Back(from FromEntry) error {
+	return j.append(Entry{From: &from})
 }
 
 // Commit takes down a committed step. The same step may come again with the same numbers, from a trainer that was

@@ -25,7 +25,7 @@ func testStep(step int64) StepEntry {
 
 func openTestJournal(t testing.TB, dir string, steps int64) *Journal {
 	t.Helper()
-	j, err := OpenJournal(dir, testRun, steps, "test")
+	j, err := OpenJournal(dir, testRun, FromEntry{Steps: steps, Reason: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestJournal(t *testing.T) {
 // TestJournalRefuses: what is not a journal, or is one of another run or of a future that this run does not have.
 func TestJournalRefuses(t *testing.T) {
 	open := func(dir string, run RunEntry, steps int64) error {
-		j, err := OpenJournal(dir, run, steps, "")
+		j, err := OpenJournal(dir, run, FromEntry{Steps: steps})
 		if err == nil {
 			j.Close()
 		}
@@ -119,6 +119,62 @@ func TestJournalRefuses(t *testing.T) {
 	}
 }
 
+// TestForeignJournal: the journal of another run passes no audit, and no run goes on with it, though it is as long and in order; nor
+// with one that has lost its end. The run says how to go on, and that works.
+func TestForeignJournal(t *testing.T) {
+	run := func(set ...string) (*plan.Job, string) {
+		dir := t.TempDir()
+		job := testRunJob(t, append(set, "save.every=2", "save.dir="+dir)...)
+		_, told, err := runJob(t, job, "", WithStopAt(4))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+		}
+		_, err = AuditRun(dir)
+		must(t, err)
+		return job, filepath.Join(dir, checkpoint.JournalName)
+	}
+	_, seed := run("train.seed=7")
+	_, rate := run("train.optimizer.lr=2e-2")
+	job, mine := run()
+	good, err := os.ReadFile(mine)
+	must(t, err)
+	read := func(path string) []byte {
+		b, err := os.ReadFile(path)
+		must(t, err)
+		return b
+	}
+	for _, c := range []struct {
+		name          string
+		text          []byte
+		audit, resume string
+	}{
+		{"another seed", read(seed), "fingerprint", "it is of another run"},
+		{"another learning rate", read(rate), "did not make the weights of 2 steps", "did not make the weights of 4 steps"},
+		{"without its end", good[:bytes.LastIndexByte(good[:len(good)-1], '\n')+1], "the ledger has 3 committed steps", "it goes on from the weights of 4 steps, but the journal has those of 0 to 3"},
+		{"no journal", []byte("hello\nyou\n"), "not a journal", "not a journal"},
+	} {
+		must(t, os.WriteFile(mine, c.text, 0o644))
+		if _, err := AuditRun(job.Save.Dir); err == nil || !strings.Contains(err.Error(), c.audit) {
+			t.Errorf("%s: the audit says %v", c.name, err)
+		}
+		if _, _, err := runJob(t, job, "", WithResume()); err == nil || !strings.Contains(err.Error(), c.resume) || !strings.Contains(err.Error(), "move this file away, and --resume begins a new one at train step 4") {
+			t.Errorf("%s: the run that goes on says %v", c.name, err)
+		}
+		if !bytes.Equal(read(mine), c.text) {
+			t.Errorf("%s: a run that was refused has changed it", c.name)
+		}
+	}
+	must(t, os.Remove(mine))
+	want, err := undisturbed()
+	must(t, err)
+	if r, _, err := runJob(t, job, "", WithResume()); err != nil || r.WeightsSHA256 != want {
+		t.Errorf("without the journal: %+v, %v", r, err)
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || a.From != 4 || a.Steps != 2 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 // TestTornTail: whatever byte a journal is cut at, the whole entries before it are there, and the run goes on behind them.
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
@@ -133,7 +189,7 @@ func TestTornTail(t *testing.T) {
 	for cut := range len(data) + 1 {
 		must(t, os.WriteFile(path, data[:cut], 0o644))
 		want := max(0, bytes.Count(data[:cut], []byte("\n"))-2)
-		j, err := OpenJournal(dir, testRun, int64(want), "")
+		j, err := OpenJournal(dir, testRun, FromEntry{Steps: int64(want)})
 		if err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
@@ -208,7 +264,7 @@ func TestLedgerOfAnyHistory(t *testing.T) {
 		}
 		at := int64(0)
 		for range rapid.IntRange(1, 4).Draw(t, "runs") {
-			j, err := OpenJournal(dir, testRun, at, "")
+			j, err := OpenJournal(dir, testRun, FromEntry{Steps: at})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -250,7 +250,7 @@ func (r *run) back(b *back) error {
 	if r.journal == nil {
 		return nil
 	}
-	return r.journal.Back(r.rounds.First, b.reason, b.skip)
+	return r.journal.Back(r.store.from(b.reason, b.skip))
 }
 
 // record opens the journal, where there is a place for it, and makes the judge of what is in it.
@@ -261,7 +261,7 @@ func (r *run) record() error {
 		if r.journal == nil {
 			j, err := OpenJournal(r.store.dir, RunEntry{
 				Job: r.plan.Job.Name, Fingerprint: r.store.meta.Fingerprint(), Batch: r.plan.Job.Train.Batch, Windows: r.ledger.windows,
-			}, r.rounds.First, "")
+			}, r.store.from("", nil))
 			if err != nil {
 				return err
 			}
@@ -279,6 +279,7 @@ func (r *run) record() error {
 		if err := r.settle(s.Step); err != nil {
 			return err
 		}
+		r.store.made = s.Mark()
 		r.judge.Committed(s.Step, float64(s.Loss), s.Skipped != "")
 		return nil
 	}

@@ -35,6 +35,7 @@ type store struct {
 	// unsaved is why the checkpoint that was last due is not there.
 	unsaved error
 
+	made   string // the Mark of the step that was committed last
 	owed   int    // shards that have not been restored yet
 	hash   string // of the newest weights
 	newest string // path of the newest checkpoint that this run wrote
@@ -138,6 +139,15 @@ func (s *store) first() int64 {
 		return 0
 	}
 	return s.opened.Meta().Step
+}
+
+// from is the entry of the journal for a run that goes on from the weights that the store has opened.
+func (s *store) from(reason string, skip []SkipEntry) FromEntry {
+	e := FromEntry{Steps: s.first(), Reason: reason, Skip: skip}
+	if s.opened != nil {
+		e.Commit = s.opened.Meta().Commit
+	}
+	return e
 }
 
 // use tells the store the plan that it serves.
@@ -282,7 +292,7 @@ const all = math.MaxInt64
 
 func (s *store) write(step int64, ids []plan.ActorID, states map[plan.ActorID][]float32) error {
 	meta := s.meta
-	meta.Step = step
+	meta.Step, meta.Commit = step, s.made
 	w, err := checkpoint.Create(s.dir, meta)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ func auditCommand() *cobra.Command {
 		Use:   "audit RUN",
 		Short: "Prove that every sample is in exactly one committed step",
 		Long: "Audit reads the journal of a run, the folder in save.dir, and proves that every sample is in exactly one committed\n" +
-			"step, that steps were skipped only by a recorded decision, and that no checkpoint is ahead of the steps. It ends with\n" +
-			"status 1 and the first violation if that is not so.",
+			"step, that steps were skipped only by a recorded decision, and that the checkpoints are of the same run: of its model,\n" +
+			"data and batch, not ahead of the steps, and made by them. It ends with status 1 and the first violation if that is not so.",
 		Example: "  troupe audit runs/gosrc\n  troupe audit runs/gosrc --json",
 		Args:    takes("one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
