@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -30,6 +31,8 @@ func chaosCommand() *cobra.Command {
 			"are shifted between data ranks. After each run the weights, the committed steps and the samples in them must be\n" +
 			"those of the run without faults.\n" +
 			"Operations only hash what they read, so any job is fast; with --kernels they compute (use a tiny model).\n" +
+			"Lives begin anew, and the job goes back to its checkpoint, as often as it takes: how soon a run gives up is not what is\n" +
+			"tried here, so the limits and times in the section supervisor are of no effect, but for mirror.\n" +
 			"A schedule that fails is shrunk to the fewest faults and printed with the command that runs it again.",
 		Example: "  troupe chaos examples/gosrc.yaml --seeds 1:10000 --set layout.pipeline=3 --set layout.data=2 --nodes 3\n" +
 			"  troupe chaos examples/gosrc.yaml --seeds 7 --fault faults.yaml",
@@ -89,7 +92,7 @@ func (o *chaosFlags) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	bench, end, err := o.bench(path)
+	bench, end, err := o.bench(path, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -134,10 +137,13 @@ func (o *chaosFlags) once(c *cobra.Command, b *sim.Bench, seed uint64, faults []
 }
 
 // bench is the job made ready, and the function that ends it.
-func (o *chaosFlags) bench(path string) (*sim.Bench, func(), error) {
+func (o *chaosFlags) bench(path string, notes io.Writer) (*sim.Bench, func(), error) {
 	job, err := loadJob(path, o.set)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, key := range idle(job.Supervisor, plan.Defaults().Supervisor) {
+		fmt.Fprintf(notes, "note: supervisor.%s is of no effect in chaos, which has limits and times of its own\n", key)
 	}
 	t, err := supervisor.OpenTokenizer(job)
 	if err != nil {
@@ -166,6 +172,23 @@ func (o *chaosFlags) bench(path string) (*sim.Bench, func(), error) {
 	return b, func() { d.Close() }, nil
 }
 
+// idle are the keys of a job that say when a run gives up, or how long it waits, and are not those by default.
+func idle(s, usual plan.Supervisor) (keys []string) {
+	for _, k := range []struct {
+		key string
+		set bool
+	}{
+		{"heartbeat", s.Heartbeat != usual.Heartbeat}, {"suspect", s.Suspect != usual.Suspect}, {"deadline", s.Deadline != usual.Deadline},
+		{"join", s.Join != usual.Join}, {"restarts", s.Restarts != usual.Restarts}, {"window", s.Window != usual.Window},
+		{"backoff", s.Backoff != usual.Backoff}, {"resumes", s.Resumes != usual.Resumes},
+	} {
+		if k.set {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}
+
 // violation prints the story of a run that failed, shrunk, and how to see it again.
 func (o *chaosFlags) violation(c *cobra.Command, path string, b *sim.Bench, bad *sim.Outcome) error {
 	small := b.Shrink(bad)
@@ -186,19 +209,7 @@ func (o *chaosFlags) violation(c *cobra.Command, path string, b *sim.Bench, bad 
 	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	return fmt.Errorf("seed %d at commit %s: %w; again: %s", small.Seed, commit(), small.Violation, strings.Join(again, " "))
-}
-
-// commit is that of the source that this program was built from.
-func commit() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return "unknown"
+	return fmt.Errorf("seed %d in %s: %w; again: %s", small.Seed, build(debug.ReadBuildInfo()), small.Violation, strings.Join(again, " "))
 }
 
 // seedRange parses "7" and "1:10000".
