@@ -113,7 +113,9 @@ type Layout struct {
 
 // Save says where checkpoints go.
 type Save struct {
-	Dir   string `yaml:"dir"`   // default: none are written
+	// Dir is the folder of the checkpoints and the journal. A run whose folder is removed or replaced in its middle saves what it
+	// has there again, or beside it in a folder that ends in .rescued, and ends. Default: nothing is written.
+	Dir   string `yaml:"dir"`
 	Every int64  `yaml:"every"` // steps; 0: only at the end; default 0
 	Keep  int    `yaml:"keep"`  // checkpoints kept; 0: all; default 0
 }
