@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/troupe-train/troupe/actors"
@@ -60,25 +59,22 @@ type run struct {
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
-	// ungathered is how often in a row an attempt did not get all its nodes.
-	ungathered int
 
-	mu   sync.Mutex
-	ends map[int][]time.Time // of processes, by number of the node
+	crew    *crew // nil in a run of one process
+	attempt uint64
+	// gathers is when the nodes were first asked to come for the state that the attempt begins from.
+	gathers time.Time
 }
 
 // footing is what an attempt at a run stands on.
 type footing struct {
 	node         *actors.Node
 	coordination actors.Coordination
-	// spawn starts the other nodes; nil if there are none. It is told of every one that has ended.
-	spawn func(ctx context.Context, ended func(node int, err error)) error
-	close func() // nil if nothing is to be closed after the node
 }
 
 // prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
-	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, ends: map[int][]time.Time{}, timeline: NewTimeline(time.Now())}
+	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, timeline: NewTimeline(time.Now())}
 	var windows int64
 	var text string
 	var notes []string // told when nothing can be refused any more
@@ -188,14 +184,17 @@ func (r *run) stop(err error) {
 	}
 }
 
-// attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint.
+// attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint, or where this one has, if
+// it did not get its nodes.
 func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (*footing, error)) (*Result, error) {
 	defer func() {
 		if r.journal != nil {
 			_ = r.journal.Close() // every entry is on the disk
 		}
 	}()
+	r.gathers = time.Now()
 	for {
+		r.attempt++
 		r.stopped = make(chan error, 1)
 		o := newRoot(r)
 		f, err := stand(ctx, o)
@@ -203,15 +202,17 @@ func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (
 			return nil, err
 		}
 		result, again, err := r.conduct(ctx, o, f)
-		if f.close != nil {
-			f.close()
-		}
 		if again == nil || err != nil {
 			return result, err
+		}
+		if again.ungathered {
+			continue
 		}
 		if err := r.back(again); err != nil {
 			return nil, err
 		}
+		r.crew.afresh()
+		r.gathers = time.Now()
 	}
 }
 
@@ -304,40 +305,39 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 		return nil, nil, err
 	}
 	o.watch(&f.coordination)
+	if c := &f.coordination; c.Join > 0 {
+		c.Join = max(c.Join-time.Since(r.gathers), time.Millisecond)
+	}
 	coordinator, err := node.Coordinate(f.coordination)
 	if err != nil {
 		return nil, nil, err
 	}
 	o.coordinator = coordinator
-	spawning, cancel := context.WithCancel(ctx)
-	defer cancel()
-	switch err := r.gather(spawning, coordinator, f.spawn); {
+	switch err := r.gather(ctx, coordinator); {
 	case err == nil:
-		r.ungathered = 0
 	case ctx.Err() != nil:
-		return nil, nil, shutdown(ctx, coordinator, fmt.Errorf("interrupted before step %d began", r.rounds.First))
-	case r.resumes > 0 && r.ungathered < r.limits.Resumes:
-		// The run had begun; that nodes die while it begins anew is no more its end than that they die later.
-		cancel()
-		r.ungathered++
-		reason := fmt.Sprintf("not all nodes came: %v", err)
-		r.decided(Resume{Reason: reason})
-		return nil, &back{atMost: all, reason: reason}, shutdown(ctx, coordinator, nil)
+		return nil, nil, r.shutdown(ctx, coordinator, fmt.Errorf("interrupted before step %d began", r.rounds.First))
+	case errors.Is(err, actors.ErrLost):
+		// Nothing has begun. But a node that is out of reach may come back, and is told from the one in its place only by
+		// the attempt that it belongs to.
+		r.decided(Noted{fmt.Sprintf("the nodes are gathered anew: %v", err)})
+		r.again(ctx, coordinator)
+		return nil, &back{ungathered: true}, nil
 	default:
-		return nil, nil, shutdown(ctx, coordinator, err)
+		return nil, nil, r.shutdown(ctx, coordinator, err)
 	}
 	if err := r.begin(o); err != nil {
-		return nil, nil, shutdown(ctx, coordinator, err)
+		return nil, nil, r.shutdown(ctx, coordinator, err)
 	}
 	end := o.loop(ctx)
-	cancel() // from here on nodes end because they are to end
 	if end.back != nil {
-		return nil, end.back, shutdown(ctx, coordinator, nil)
+		r.again(ctx, coordinator)
+		return nil, end.back, nil
 	}
 	if end.err == nil && r.store.unsaved != nil {
 		end.err = fmt.Errorf("the run has come to its end, but its last checkpoint was not written: %w", r.store.unsaved)
 	}
-	if err := shutdown(ctx, coordinator, end.err); err != nil {
+	if err := r.shutdown(ctx, coordinator, end.err); err != nil {
 		return nil, nil, err
 	}
 	recoveries, ended := r.timeline.End(time.Now())
@@ -364,7 +364,8 @@ func (r *run) begin(o *root) error {
 }
 
 // shutdown ends the run on all nodes, for a reason or in good order. Its error is the reason if there is one.
-func shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
+func (r *run) shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
+	r.crew.end()
 	text := ""
 	if reason != nil {
 		text = reason.Error()
@@ -377,17 +378,19 @@ func shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
 	return reason
 }
 
-// gather starts the other nodes and waits until all are ready. A node that ends before that ends the wait.
-func (r *run) gather(ctx context.Context, c *actors.Coordinator, spawn func(context.Context, func(int, error)) error) error {
-	gathering, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if spawn != nil {
-		if err := spawn(ctx, func(node int, err error) {
-			cancel(err)
-			c.Ended(node, err)
-		}); err != nil {
-			return err
-		}
+// again ends an attempt because another one begins. A node that does not leave now comes when it hears of that.
+func (r *run) again(ctx context.Context, c *actors.Coordinator) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	if err := c.Again(ctx); err != nil {
+		r.note(err.Error())
 	}
-	return c.Gather(gathering)
+}
+
+// gather waits until all nodes are ready, of which the crew starts those that are not there.
+func (r *run) gather(ctx context.Context, c *actors.Coordinator) error {
+	if r.crew == nil {
+		return c.Gather(ctx)
+	}
+	return r.crew.gather(ctx, c)
 }

@@ -93,7 +93,12 @@ func spawner(external bool, show *display, started *processes) func(ctx context.
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
-			ended(fmt.Errorf("node %d has ended: %w", number, err))
+			byItself := c.ProcessState.Exited()
+			err = fmt.Errorf("node %d has ended: %w", number, err)
+			if byItself {
+				err = supervisor.Quit{Err: err}
+			}
+			ended(err)
 		})
 		return nil
 	}
