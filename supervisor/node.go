@@ -32,16 +32,21 @@ type NodeOptions struct {
 }
 
 // Serve runs the actors that a launched job places on this node, until the run ends. It returns nil
-// after an orderly end. It joins again, without its actors, when another attempt at the run begins, when it was given up and is
+// after an orderly end, and the cause of ctx, itself, when the node has left the run because of that. It joins again, without its actors, when another attempt at the run begins, when it was given up and is
 // still there, and when it has lost the run, as long as somebody listens at the address of that.
 func Serve(ctx context.Context, o NodeOptions) (err error) {
 	job, _, ok := strings.Cut(o.Token, ".")
 	if !ok || job == "" {
 		return errors.New("node: the token is not one that launch has made; it looks like NAME.SECRET")
 	}
+	joined := false
 	defer func() {
-		if err != nil && ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() == nil:
+		case joined:
 			err = context.Cause(ctx)
+		default:
+			err = fmt.Errorf("%w before this node had joined a run", context.Cause(ctx))
 		}
 	}()
 	n := &serving{options: o}
@@ -63,6 +68,7 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 		if err != nil {
 			return err
 		}
+		joined = true
 		if number > 0 && member.Index() != number {
 			n.log(fmt.Sprintf("node %d is taken; this is node %d", number, member.Index()))
 		}

@@ -316,7 +316,11 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	switch err := r.gather(ctx, coordinator); {
 	case err == nil:
 	case ctx.Err() != nil:
-		return nil, nil, r.shutdown(ctx, coordinator, fmt.Errorf("interrupted before step %d began", r.rounds.First))
+		err := fmt.Errorf("interrupted before step %d began", r.rounds.First)
+		if r.store.resumes() {
+			err = fmt.Errorf("%w; --resume goes on there", err)
+		}
+		return nil, nil, r.shutdown(ctx, coordinator, err)
 	case errors.Is(err, actors.ErrLost):
 		// Nothing has begun. But a node that is out of reach may come back, and is told from the one in its place only by
 		// the attempt that it belongs to.

@@ -35,14 +35,13 @@ func launchCommand() *cobra.Command {
 				return err
 			}
 			show := newDisplay(c, o.json)
-			started := new(processes)
 			result, err := supervisor.Launch(c.Context(), job, supervisor.Cluster{
 				Nodes:   nodes,
 				Listen:  listen,
-				Spawn:   spawner(external, show, started),
+				Spawn:   spawner(external, show),
 				Shared:  !external,
 				Replace: !external,
-				Host:    started,
+				Host:    &started,
 			}, append(o.options(), supervisor.WithProgress(show.progress))...)
 			started.wait(2 * time.Second) // the last line is ours
 			return show.finish(result, refused(err))
@@ -72,7 +71,7 @@ func nodeCommand() *cobra.Command {
 			n.Log = c.ErrOrStderr()
 			n.Host = self{}
 			err := supervisor.Serve(c.Context(), n)
-			if errors.Is(err, errInterrupted) {
+			if err == errInterrupted { // not in the chain: it had joined
 				return errors.New("interrupted: this node has left the run; its actors begin anew on other nodes, if there are any")
 			}
 			return err

@@ -58,7 +58,7 @@ func checkAddress(flag, address string) error {
 }
 
 // spawner starts nodes as processes of this program, or prints how to start them elsewhere.
-func spawner(external bool, show *display, started *processes) func(ctx context.Context, number int, address, token string, ended func(error)) error {
+func spawner(external bool, show *display) func(ctx context.Context, number int, address, token string, ended func(error)) error {
 	if external {
 		return func(_ context.Context, number int, address, token string, _ func(error)) error {
 			at := reachable(address)
