@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -201,6 +203,26 @@ func TestSilentWhileGathering(t *testing.T) {
 			t.Errorf("%v: gathering ends with %v", c.err, err)
 		}
 		m.Leave(nil)
+	}
+}
+
+// TestOverOrOutOfReach: a node that asks for a place ends at once when nobody listens where the run was, and only when its time
+// is over when nothing answers there.
+func TestOverOrOutOfReach(t *testing.T) {
+	first := startServer(t, ServerOptions{})
+	s := startServer(t, ServerOptions{Join: first.Addr()})
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // as good as one out of reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	first.Close()
+	if _, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"}); !errors.Is(err, ErrOver) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	s.options.Join = silent.Addr().String()
+	if _, err := Join(within(300*time.Millisecond), s, Hello{Node: 1, Version: "v1"}); errors.Is(err, ErrOver) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nothing answers: %v", err)
 	}
 }
 

@@ -76,7 +76,7 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 	}
 	r.crew = newCrew(ctx, c, r.limits, server.Addr(), token, r.decided)
 	defer r.crew.end()
-	return r.attempts(ctx, func(_ context.Context, o *root) (*footing, error) {
+	return r.attempts(ctx, func(o *root) (*footing, error) {
 		faults.tells(o)
 		return r.launched(c, server, o.observer(), faults)
 	})

@@ -27,7 +27,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		return nil, err
 	}
 	defer faults.missed()
-	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
+	return r.attempts(ctx, func(o *root) (*footing, error) {
 		faults.tells(o)
 		node, err := actors.NewNode(actors.Options{
 			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults),
@@ -186,7 +186,7 @@ func (r *run) stop(err error) {
 
 // attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint, or where this one has, if
 // it did not get its nodes.
-func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (*footing, error)) (*Result, error) {
+func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error)) (*Result, error) {
 	defer func() {
 		if r.journal != nil {
 			_ = r.journal.Close() // every entry is on the disk
@@ -197,7 +197,7 @@ func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (
 		r.attempt++
 		r.stopped = make(chan error, 1)
 		o := newRoot(r)
-		f, err := stand(ctx, o)
+		f, err := stand(o)
 		if err != nil {
 			return nil, err
 		}
