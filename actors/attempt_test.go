@@ -147,7 +147,9 @@ func TestEndedProcessIsFoundByItsOrigin(t *testing.T) {
 	if err := members[0].Wait(within(patience)); !errors.Is(err, ErrFenced) {
 		t.Errorf("the node that is held for dead hears %v", err)
 	}
-	if members[1].stopping() || c.Left(1) || c.Left(2) {
+	members[1].mu.Lock()
+	defer members[1].mu.Unlock()
+	if members[1].over || c.Left(1) || c.Left(2) {
 		t.Error("the other node is held for dead, or one of them for one that has left")
 	}
 }
@@ -224,6 +226,22 @@ func TestOverOrOutOfReach(t *testing.T) {
 	if _, err := Join(within(300*time.Millisecond), s, Hello{Node: 1, Version: "v1"}); errors.Is(err, ErrOver) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nothing answers: %v", err)
 	}
+}
+
+// TestShortRun: a run that is over in good order before a node has heard of its beginning is no failure of that node.
+func TestShortRun(t *testing.T) {
+	_, _, first := opening(t, Coordination{})
+	s := startServer(t, ServerOptions{Join: first.Addr()})
+	m, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newCast(t, Options{Index: 1, Placement: twoNodes(), Server: s})
+	m.hear(&messages.Control{Session: m.coordinator, Body: &messages.Control_Beat{Beat: &messages.Beat{Phase: messages.Phase_PHASE_STOPPING}}}, nil)
+	if err := errors.Join(m.Ready(within(patience), n.Node, "f"), m.Wait(within(patience))); err != nil {
+		t.Error(err)
+	}
+	m.Leave(nil)
 }
 
 // connectionRefused is what comes of a connection to nobody.

@@ -223,7 +223,7 @@ func (m *Member) wake() {
 }
 
 // Ready says that the actors of this node are alive, finds out that those of the others are, and
-// returns when the run begins. From then on, until Wait returns, the node follows the coordinator's table: it retires
+// returns when the run begins, or is over in good order before this node has heard that it had begun. From then on, until Wait returns, the node follows the coordinator's table: it retires
 // actors and brings others to life by its Options.Spawn. A fingerprint that differs from the coordinator's is refused.
 func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) (err error) {
 	if n.transport == nil || n.options.Index != m.index {
@@ -262,9 +262,6 @@ func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) (err er
 	}
 	<-greeted
 	cancel()
-	if err == nil && m.stopping() {
-		return errors.New("actors: the coordinator ended the run before it began")
-	}
 	return err
 }
 
@@ -273,12 +270,6 @@ func (m *Member) lacks(missing []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.missing = missing
-}
-
-func (m *Member) stopping() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.phase == messages.Phase_PHASE_STOPPING
 }
 
 // await returns when the run has come to a phase, or why it is over.
