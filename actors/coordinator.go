@@ -20,7 +20,7 @@ type Coordination struct {
 	Nodes int
 	// Version is that of the program. Nodes of another are refused.
 	Version string
-	// Welcome is what nodes hear that join; its Nodes, and its Placement if it is nil, are filled in.
+	// Welcome is what nodes hear that join; its Nodes, its Attempt, and its Placement if it is nil, are filled in.
 	Welcome Welcome
 	// Heartbeat is the time between two heartbeats (200 ms if 0), and Suspect how many of them may be
 	// missed (5 if 0) before a node is given up.
@@ -59,6 +59,8 @@ type Coordinator struct {
 	members []*memberState // by number; 0 is nil
 	version uint64         // of the table
 	fenced  []string       // sessions of nodes that were given up
+	refused []string       // of nodes, what was told
+	again   bool           // the run stops because another attempt begins
 	missing []string       // actors that node 0 does not hear yet
 	greeted bool
 	silence *silence
@@ -67,7 +69,7 @@ type Coordinator struct {
 	tell    time.Duration // between two looks at what Gather has to tell
 	// changed is closed and made anew whenever a member changes.
 	changed chan struct{}
-	// lost is why Gather cannot succeed any more.
+	// lost is why Gather cannot succeed: a node that is unfit, or one that may come back when another has its place.
 	lost error
 	over bool
 }
@@ -84,8 +86,9 @@ type memberState struct {
 	missing  []string
 	failures uint64 // how many of its failures have been told
 	gone     bool
-	// late says that it joined while the run went on; told, that Joined has been told; asked, that it asked for its number.
-	late, told, asked bool
+	// late says that it joined while the run went on; told, that Joined has been told; left, that it has said goodbye.
+	late, told, left bool
+	origin           int // what whoever started its process knows it by, or 0
 }
 
 // Coordinate begins to watch over the run, and lets nodes join. Shutdown ends it.
@@ -111,6 +114,7 @@ func (n *Node) Coordinate(o Coordination) (*Coordinator, error) {
 		return nil, fmt.Errorf("actors: a run of %d nodes needs a server", o.Nodes)
 	}
 	o.Welcome.Nodes = o.Nodes
+	o.Welcome.Attempt = n.options.Attempt
 	if o.Welcome.Placement == nil {
 		o.Welcome.Placement = n.options.Placement
 	}
@@ -179,7 +183,7 @@ func (c *Coordinator) beat() {
 		return
 	}
 	c.mu.Lock()
-	b := &messages.Beat{Phase: c.phase, Reason: c.reason, Table: c.node.directory.table(c.version), Fenced: c.fenced}
+	b := &messages.Beat{Phase: c.phase, Reason: c.reason, Table: c.node.directory.table(c.version), Fenced: c.fenced, Attempt: c.node.options.Attempt, Again: c.again}
 	c.mu.Unlock()
 	c.control.publish(beatSubject, &messages.Control{Body: &messages.Control_Beat{Beat: b}})
 }
@@ -194,7 +198,7 @@ func (c *Coordinator) look(now time.Time) {
 	for _, i := range sorted(lost) {
 		m := c.members[i]
 		if !c.doubts.ask(&m.doubt, m.address, lost[i], func(err error) { c.answered(i, m, err) }) {
-			tell = append(tell, c.silent(i))
+			tell = append(tell, c.silent(i, nil))
 		}
 	}
 	if c.options.Deadline > 0 && c.phase == messages.Phase_PHASE_RUNNING {
@@ -226,17 +230,22 @@ func (c *Coordinator) answered(i int, m *memberState, err error) {
 		c.silence.hear(i, time.Now())
 		c.node.log("%s is silent for %s, but its server answers: it is waited for", m.name, m.doubt.silent.Round(time.Millisecond))
 	default:
-		tell = c.silent(i)
+		tell = c.silent(i, err)
 	}
 	c.mu.Unlock()
 	tell()
 }
 
-// silent gives up a node that is silent. c.mu is held.
-func (c *Coordinator) silent(i int) func() {
+// silent gives up a node that is silent; err is what became of the question whether it is there, if there was one. c.mu
+// is held.
+func (c *Coordinator) silent(i int, err error) func() {
 	m := c.members[i]
 	silent := m.doubt.silent.Round(time.Millisecond)
-	c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, silent))
+	if !gone(err) {
+		// It may come back, and its actors with it. While the run gathers they would be taken for those that another node
+		// in its place has: both are in their first life.
+		c.give(fmt.Errorf("actors: %s is lost: %w for %s", m.name, ErrLost, silent))
+	}
 	return c.lose(i, fmt.Sprintf("%v for %s", ErrLost, silent), lastSeen(m.actors))
 }
 
@@ -281,9 +290,9 @@ func (c *Coordinator) name(node int) string {
 	return ""
 }
 
-// give notes why Gather cannot succeed. c.mu is held.
+// give notes why Gather cannot succeed, while it is under way. c.mu is held.
 func (c *Coordinator) give(err error) {
-	if c.lost == nil {
+	if c.lost == nil && c.phase == messages.Phase_PHASE_GATHERING {
 		c.lost = err
 	}
 	c.wake()
@@ -334,9 +343,10 @@ func (c *Coordinator) take(session string, h *messages.Heartbeat, now time.Time)
 	if h.State == messages.State_STATE_LEFT {
 		cause := h.Leaving
 		if cause == "" {
-			cause = "it left in the middle of the run"
+			cause = "it left"
 		}
-		if c.phase != messages.Phase_PHASE_STOPPING {
+		m.left = true
+		if h.Unfit {
 			c.give(fmt.Errorf("actors: %s has left: %s", m.name, cause))
 		}
 		tell = append(tell, c.lose(i, cause, ""))

@@ -46,6 +46,10 @@
 // A node that was given up and is still there reads its session in the beat: Member.Wait returns [ErrFenced], and the
 // process may Join again, without actors. Within a node, Retire and then Spawn do the same without a table.
 //
+// Attempts. A run that goes back to a checkpoint begins again on the same server: Coordinator.Again instead of Shutdown, and
+// then a new node 0, with the next Options.Attempt, and a new coordinator. The nodes hear [ErrAgain], close what they have, Leave,
+// and Join again. While a run gathers, the number of a node that dies or leaves is free; one that leaves as [Unfit] ends it.
+//
 // What holds:
 //   - A machine is called by one goroutine at a time, and its effects are performed in order. Nothing
 //     in that blocks: operations run on the actor's stream, and frames are published by another goroutine.
@@ -55,7 +59,8 @@
 //     as both nodes live, whatever NATS loses on the way; what is on its way over one link is bounded by
 //     its window.
 //   - What an old life of an actor sends, or what is for one, is refused: by the directory of the receiving node, by the
-//     epoch of the link, which holds the incarnations of both its ends, and by the machine. A life listens on a subject of its own.
+//     epoch of the link, which holds the incarnations of both its ends, and by the machine. A life listens on a subject of its
+//     own, which names the attempt as well: of an older attempt nobody hears anything.
 //   - A payload is handed over by reference within a process. What comes from another node is copied once,
 //     to memory of the receiving actor's device, on its account.
 //   - A node is lost when its process is known to have ended, when it says that it leaves, or when it is silent and its server

@@ -11,7 +11,9 @@ import (
 )
 
 // Gather waits until all nodes have joined and all actors hear each other, and opens the run. The
-// actors of node 0 must be alive. The error says who is missing.
+// actors of node 0 must be alive. The number of a node that dies or leaves meanwhile is free for another one. The error says
+// who is missing; it ends at once when a node says that it is unfit, and with ErrLost when one is out of reach that may come
+// back: then only another attempt is safe from it.
 func (c *Coordinator) Gather(ctx context.Context) error {
 	if c.control == nil {
 		c.enter(messages.Phase_PHASE_RUNNING, "")
@@ -41,7 +43,7 @@ func (c *Coordinator) Gather(ctx context.Context) error {
 	cancel()
 	<-greeted
 	if err == nil {
-		c.enter(messages.Phase_PHASE_RUNNING, "")
+		c.beat() // so that they hear of it at once
 	}
 	return err
 }
@@ -53,7 +55,7 @@ const (
 	tellAll  = 5 // times tellNews
 )
 
-// gathered waits until everybody is ready, and tells how far it is.
+// gathered waits until everybody is ready, and tells how far it is. Whoever is lost later is lost in the middle of the run.
 func (c *Coordinator) gathered(ctx context.Context) error {
 	ticker := time.NewTicker(c.tell)
 	defer ticker.Stop()
@@ -62,6 +64,9 @@ func (c *Coordinator) gathered(ctx context.Context) error {
 		c.mu.Lock()
 		list, complete := c.checklist(time.Now())
 		lost, changed := c.lost, c.changed
+		if lost == nil && complete {
+			c.phase = messages.Phase_PHASE_RUNNING
+		}
 		c.mu.Unlock()
 		switch {
 		case lost != nil:
@@ -99,7 +104,7 @@ func (c *Coordinator) checklist(now time.Time) (line string, complete bool) {
 	}
 	for i, m := range c.members[1:] {
 		switch {
-		case m == nil:
+		case m == nil || m.gone:
 			waiting = append(waiting, fmt.Sprint(i+1))
 			continue
 		case m.state == messages.State_STATE_READY:
@@ -154,12 +159,19 @@ func (c *Coordinator) enter(p messages.Phase, reason string) {
 // Shutdown ends the run on all nodes: in good order, or for a reason. It returns when every node
 // has said that it left, or ctx ends; the error names who did not. Then the watch is over.
 func (c *Coordinator) Shutdown(ctx context.Context, reason string) error {
+	return c.shut(ctx, reason, false)
+}
+
+// Again is Shutdown because another attempt begins, which the nodes join.
+func (c *Coordinator) Again(ctx context.Context) error { return c.shut(ctx, "", true) }
+
+func (c *Coordinator) shut(ctx context.Context, reason string, again bool) error {
 	c.mu.Lock()
 	if c.over {
 		c.mu.Unlock()
 		return nil
 	}
-	c.over = true
+	c.over, c.again = true, again
 	c.mu.Unlock()
 	c.enter(messages.Phase_PHASE_STOPPING, reason)
 	err := c.left(ctx)

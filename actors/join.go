@@ -11,8 +11,10 @@ import (
 
 // Hello is what a node says of itself when it joins a run.
 type Hello struct {
-	// Node is the number that it asks for, or -1 for any that is free.
+	// Node is the number that it asks for, or -1 for any that is free. If it is taken, any other will do.
 	Node int
+	// Origin is the number that whoever started its process knows it by; 0 if nobody does.
+	Origin int
 	// Name is how people call it: its host, for example. "node 2" if empty.
 	Name string
 	// Version is that of the program. It must be the coordinator's.
@@ -32,6 +34,8 @@ type Welcome struct {
 	Placement []plan.Actor
 	// Nodes is how many there were when the run began, the coordinator included.
 	Nodes int
+	// Attempt is the number of the attempt at the run, which Options of the node must have.
+	Attempt uint64
 	// Late says that the run has begun. The node has no actors, wherever Placement puts them, until it is given some.
 	Late bool
 }
@@ -45,7 +49,17 @@ var (
 	// ErrFenced is in the chain when the coordinator has given a node up that is still there. Its actors live
 	// elsewhere by now. It may join again, with none.
 	ErrFenced = errors.New("given up by the coordinator")
+	// ErrAgain is in the chain when the attempt at the run is over because another one begins, which the node may join.
+	ErrAgain = errors.New("the run begins again")
+	// ErrOver is in the chain when nobody listens any more at the address of the run.
+	ErrOver = errors.New("the run is over")
 )
+
+// Unfit is why a node cannot take part in a run, where another one in its place could not do so either.
+type Unfit struct{ Err error }
+
+func (u Unfit) Error() string { return u.Err.Error() }
+func (u Unfit) Unwrap() error { return u.Err }
 
 const (
 	defaultHeartbeat = 200 * time.Millisecond

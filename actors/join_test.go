@@ -187,7 +187,6 @@ func TestNodesThatAreNotLetIn(t *testing.T) {
 		hello Hello
 		says  string
 	}{
-		{Hello{Node: 1, Version: "v1"}, "node 1 has joined already (b)"},
 		{Hello{Node: 3, Version: "v1"}, "legal are 1 to 2"},
 		{Hello{Node: 0, Version: "v1"}, "legal are 1 to 2"},
 		{Hello{Node: 2, Version: "v2"}, `its version is "v2", the coordinator's is "v1"`},
@@ -197,17 +196,22 @@ func TestNodesThatAreNotLetIn(t *testing.T) {
 			t.Fatalf("%+v: error %v, want %q", test.hello, err, test.says)
 		}
 	}
-	two, err := Join(within(patience), s, Hello{Node: -1, Version: "v1"})
+	two, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"}) // is taken
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer two.Leave(nil)
 	if two.Index() != 2 || two.Name() != "node 2" {
 		t.Fatalf("the free place is %d (%s)", two.Index(), two.Name())
 	}
-	if _, err := Join(within(patience), s, Hello{Node: -1, Version: "v1"}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "all 3 nodes") {
+	if _, err := Join(within(300*time.Millisecond), s, Hello{Node: -1, Version: "v1"}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "all 2 nodes") {
 		t.Fatalf("error %v", err)
 	}
+	time.AfterFunc(200*time.Millisecond, func() { two.Leave(errors.New("it was interrupted")) })
+	three, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"})
+	if err != nil || three.Index() != 2 {
+		t.Fatalf("the place that is free again: %v", err)
+	}
+	defer three.Leave(nil)
 	n := newCast(t, Options{Index: 1, Placement: twoNodes(), Server: s})
 	if err := one.Ready(within(patience), n.Node, "g"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "fingerprint g, the coordinator's has f") {
 		t.Fatalf("error %v", err)
@@ -243,8 +247,15 @@ func TestChecklist(t *testing.T) {
 	defer two.Leave(nil)
 	has("b (building its actors)")
 	has("node 0 (it does not hear stage.p1.d0)")
-	one.Leave(errors.New("no file /data"))
-	if err := receive(t, gathered, "end of gathering"); err == nil || !strings.Contains(err.Error(), "b has left: no file /data") {
+	one.Leave(errors.New("its machine is wanted back"))
+	has("b is gone before the run has begun: its machine is wanted back")
+	has("1/2 nodes joined; waiting for node 1 since")
+	one, err = Join(within(patience), s, Hello{Node: 1, Name: "b", Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Leave(fmt.Errorf("it cannot begin: %w", Unfit{errors.New("no file /data")}))
+	if err := receive(t, gathered, "end of gathering"); err == nil || !strings.Contains(err.Error(), "b has left: it cannot begin: no file /data") {
 		t.Fatalf("error %v", err)
 	}
 }

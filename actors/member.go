@@ -40,7 +40,9 @@ type Member struct {
 	state   messages.State
 	missing []string
 	leaving string
+	unfit   bool
 	phase   messages.Phase
+	newest  uint64 // attempt that any coordinator has spoken of
 	silence *silence
 	doubt   doubt // of the coordinator
 	// changed is closed and made anew when phase changes or the coordinator is lost.
@@ -48,59 +50,6 @@ type Member struct {
 	// ended is why the run is over for this node; it says nothing while over is false.
 	over  bool
 	ended error
-}
-
-// Join asks the coordinator for a place, until ctx ends. The server has joined that of the
-// coordinator. From then on the member sends heartbeats, until Leave.
-func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
-	c, err := openControl(s)
-	if err != nil {
-		return nil, err
-	}
-	m := &Member{
-		control: c, hello: h, server: s,
-		stop: make(chan struct{}), done: make(chan struct{}),
-		unsettled: make(chan struct{}, 1),
-		state:     messages.State_STATE_JOINED, phase: messages.Phase_PHASE_GATHERING, changed: make(chan struct{}),
-	}
-	if err := m.join(ctx); err != nil {
-		c.close()
-		return nil, err
-	}
-	go m.run()
-	return m, nil
-}
-
-func (m *Member) join(ctx context.Context) error {
-	answer, err := m.control.ask(ctx, helloSubject, &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{
-		Node: int32(m.hello.Node), Name: m.hello.Name, Version: m.hello.Version,
-		Cores: uint32(m.hello.Cores), Address: usable(m.server.Addr()),
-	}}})
-	if err != nil {
-		return fmt.Errorf("actors: no welcome from the coordinator: %w", err)
-	}
-	w := answer.GetWelcome()
-	switch {
-	case w == nil:
-		return errors.New("actors: the coordinator answers a hello with something else")
-	case w.Refusal != "":
-		return fmt.Errorf("actors: %w: %s", ErrRefused, w.Refusal)
-	}
-	m.coordinator = answer.Session
-	m.index = int(w.Node)
-	if m.hello.Name == "" {
-		m.hello.Name = nodeName(m.index)
-	}
-	m.welcome = Welcome{
-		Job: w.Job, Options: w.Options, Fingerprint: w.Fingerprint,
-		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes), Late: w.Late,
-	}
-	m.table = w.Table
-	m.beat = time.Duration(w.HeartbeatNs)
-	m.silence = newSilence(m.beat, int(w.Suspect))
-	m.silence.hear(0, time.Now())
-	m.doubts = newDoubts(m.server, m.silence.limit)
-	return m.control.subscribe(beatSubject, m.hear)
 }
 
 // Index is the number of the node.
@@ -128,7 +77,10 @@ func (m *Member) run() {
 		m.say()
 		m.mu.Lock()
 		if silent, lost := m.silence.check(time.Now())[0]; lost {
-			if !m.doubts.ask(&m.doubt, m.server.options.Join, silent, m.answered) {
+			switch {
+			case m.newest > m.welcome.Attempt: // its coordinator has ended while this node did not hear it
+				m.end(ErrAgain)
+			case !m.doubts.ask(&m.doubt, m.server.options.Join, silent, m.answered):
 				m.silent()
 			}
 		}
@@ -170,7 +122,7 @@ func (m *Member) say() {
 	node := m.node
 	h := &messages.Heartbeat{
 		Node: uint32(m.index), Name: m.hello.Name,
-		State: m.state, Missing: m.missing, Leaving: m.leaving,
+		State: m.state, Missing: m.missing, Leaving: m.leaving, Unfit: m.unfit,
 	}
 	m.mu.Unlock()
 	if node != nil {
@@ -182,11 +134,16 @@ func (m *Member) say() {
 // hear takes a beat of the coordinator.
 func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	b := c.GetBeat()
-	if b == nil || c.Session != m.coordinator {
+	if b == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if c.Session != m.coordinator {
+		// It is not obeyed. But if the own coordinator is silent, this is why.
+		m.newest = max(m.newest, b.Attempt)
+		return
+	}
 	if m.over {
 		return
 	}
@@ -206,7 +163,9 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	m.phase = b.Phase
 	if b.Phase == messages.Phase_PHASE_STOPPING {
 		var err error
-		if b.Reason != "" {
+		if b.Again {
+			err = ErrAgain
+		} else if b.Reason != "" {
 			err = fmt.Errorf("actors: the coordinator stops the run: %s", b.Reason)
 		}
 		m.end(err)
@@ -264,7 +223,7 @@ func (m *Member) wake() {
 }
 
 // Ready says that the actors of this node are alive, finds out that those of the others are, and
-// returns when the run begins. From then on, until Wait returns, the node follows the coordinator's table: it retires
+// returns when the run begins, or is over in good order before this node has heard that it had begun. From then on, until Wait returns, the node follows the coordinator's table: it retires
 // actors and brings others to life by its Options.Spawn. A fingerprint that differs from the coordinator's is refused.
 func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) (err error) {
 	if n.transport == nil || n.options.Index != m.index {
@@ -303,9 +262,6 @@ func (m *Member) Ready(ctx context.Context, n *Node, fingerprint string) (err er
 	}
 	<-greeted
 	cancel()
-	if err == nil && m.stopping() {
-		return errors.New("actors: the coordinator ended the run before it began")
-	}
 	return err
 }
 
@@ -314,12 +270,6 @@ func (m *Member) lacks(missing []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.missing = missing
-}
-
-func (m *Member) stopping() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.phase == messages.Phase_PHASE_STOPPING
 }
 
 // await returns when the run has come to a phase, or why it is over.
@@ -342,14 +292,15 @@ func (m *Member) await(ctx context.Context, phase messages.Phase) error {
 	}
 }
 
-// Wait returns when the run is over: nil after an orderly end; else why the coordinator ended it,
-// ErrLost when it is gone, ErrFenced when it has given this node up, or the cause of ctx.
+// Wait returns when the run is over: nil after an orderly end; else why the coordinator ended it, ErrAgain when another
+// attempt begins, ErrLost when the coordinator is gone, ErrFenced when it has given this node up, or the cause of ctx.
 func (m *Member) Wait(ctx context.Context) error {
 	defer m.rest()
 	return m.await(ctx, messages.Phase_PHASE_STOPPING)
 }
 
-// Leave says goodbye: with a reason when the node leaves because of it. The heartbeats end.
+// Leave says goodbye, when the actors of the node have ended: with a reason when the node leaves because of it, which is
+// Unfit where another node would have to leave as well. The heartbeats end.
 func (m *Member) Leave(reason error) {
 	m.rest()
 	close(m.stop)
@@ -358,7 +309,7 @@ func (m *Member) Leave(reason error) {
 	m.mu.Lock()
 	m.state = messages.State_STATE_LEFT
 	if reason != nil {
-		m.leaving = reason.Error()
+		m.leaving, m.unfit = reason.Error(), errors.As(reason, new(Unfit))
 	}
 	m.node = nil
 	m.mu.Unlock()

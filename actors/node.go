@@ -21,6 +21,8 @@ type Options struct {
 	// if empty.
 	Index int
 	Name  string
+	// Attempt is the number of the attempt at the run. Actors of different attempts do not hear each other.
+	Attempt uint64
 	// Placement says which node runs each actor of the plan.
 	Placement []plan.Actor
 	// Server connects the node with the others. It is nil for a run in one process.

@@ -64,6 +64,7 @@ func greeting(ctx context.Context, o ServerOptions, address string) (string, err
 		return "", err
 	}
 	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
 	if at, ok := ctx.Deadline(); ok {
 		if err := c.SetDeadline(at); err != nil {
 			return "", err

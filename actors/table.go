@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-train/troupe/actors/machine"
 	"github.com/troupe-train/troupe/messages"
@@ -71,8 +72,9 @@ func (c *Coordinator) lives(id plan.ActorID, incarnation, node int) (bool, error
 	return false, nil
 }
 
-// lose gives a node up: its session is fenced, and no node has its actors. It returns what is to be told without
-// c.mu, which is held. last is what its actors did, for a run that ends by that.
+// lose gives a node up: its session is fenced, and no node has its actors. While the run gathers, its number is free for
+// another one, which has them. It returns what is to be told without c.mu, which is held. last is what its actors did, for a
+// run that ends by that.
 func (c *Coordinator) lose(i int, cause, last string) func() {
 	m := c.members[i]
 	m.gone = true
@@ -83,15 +85,20 @@ func (c *Coordinator) lose(i int, cause, last string) func() {
 		return func() {}
 	}
 	c.fenced = append(c.fenced, m.session)
+	if c.phase == messages.Phase_PHASE_GATHERING {
+		return func() {
+			c.options.Progress(fmt.Sprintf("%s is gone before the run has begun: %s", m.name, cause))
+			c.beat()
+		}
+	}
 	c.node.directory.strand(i)
 	c.version++
-	running := c.phase == messages.Phase_PHASE_RUNNING
 	return func() {
 		if c.node.transport != nil {
 			c.node.transport.reset()
 		}
 		c.beat()
-		if running && c.options.Lost != nil {
+		if c.options.Lost != nil {
 			c.options.Lost(i, m.name, cause)
 			return
 		}
@@ -99,16 +106,37 @@ func (c *Coordinator) lose(i int, cause, last string) func() {
 	}
 }
 
-// Ended says that the process is known to have ended that was to join under a number.
-func (c *Coordinator) Ended(node int, cause error) {
+// Ended says that a process is known to have ended, whatever number its node has by now.
+func (c *Coordinator) Ended(origin int, cause error) {
 	c.mu.Lock()
 	tell := func() {}
-	if node > 0 && node < len(c.members) {
-		if m := c.members[node]; m != nil && !m.gone && m.asked {
-			c.give(fmt.Errorf("actors: %s has ended: %w", m.name, cause))
-			tell = c.lose(node, cause.Error(), "")
+	for i, m := range c.members {
+		if m != nil && !m.gone && m.origin == origin && origin > 0 {
+			tell = c.lose(i, cause.Error(), "")
+			break
 		}
 	}
 	c.mu.Unlock()
 	tell()
+}
+
+// Left reports whether the node of a process has said goodbye.
+func (c *Coordinator) Left(origin int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.members, func(m *memberState) bool { return m != nil && m.left && m.origin == origin })
+}
+
+// Gathers reports whether the run has not begun yet.
+func (c *Coordinator) Gathers() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phase == messages.Phase_PHASE_GATHERING
+}
+
+// Fail ends Gather with an error: somebody knows that not all nodes will come.
+func (c *Coordinator) Fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.give(err)
 }

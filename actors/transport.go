@@ -65,7 +65,7 @@ const tickEvery = 10 * time.Millisecond
 func newTransport(n *Node, s *Server) (*transport, error) {
 	t := &transport{
 		node:   n,
-		prefix: "troupe." + token(n.options.Job) + ".actor.",
+		prefix: fmt.Sprintf("troupe.%s.%d.actor.", token(n.options.Job), n.options.Attempt),
 		wake:   make(chan struct{}, 1),
 		stop:   make(chan struct{}),
 		done:   make(chan struct{}),
@@ -94,8 +94,8 @@ func token(name string) string {
 	return string(b)
 }
 
-// subject is where one life of an actor listens. What is for it does not go to an older one, which may be
-// on a node that does not answer.
+// subject is where one life of an actor listens, in one attempt at the run. What is for it does not go to an older one,
+// which may be on a node that does not answer.
 func (t *transport) subject(a plan.ActorID, incarnation int) string {
 	return fmt.Sprintf("%s%s.%d", t.prefix, a, incarnation)
 }

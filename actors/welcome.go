@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -9,13 +10,16 @@ import (
 	"github.com/troupe-train/troupe/messages"
 )
 
-// hello lets a node in, or says why not.
+// hello lets a node in, or says why not. It says nothing when another attempt begins: that is who answers then.
 func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 	h := x.GetHello()
 	if h == nil || m.Reply == "" {
 		return
 	}
 	w := c.welcome(x.Session, h, time.Now())
+	if w == nil {
+		return
+	}
 	err := c.control.send(&messages.Control{Body: &messages.Control_Welcome{Welcome: w}}, m.Respond)
 	if err != nil {
 		c.node.log("control: %v", err)
@@ -23,19 +27,17 @@ func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 }
 
 func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) *messages.Welcome {
-	refuse := func(format string, args ...any) *messages.Welcome {
-		w := &messages.Welcome{Refusal: fmt.Sprintf(format, args...)}
-		c.node.log("refused a node (%q): %s", h.Name, w.Refusal)
-		return w
-	}
-	if h.Version != c.options.Version {
-		return refuse("its version is %q, the coordinator's is %q", h.Version, c.options.Version)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i, reason := c.seat(session, h)
+	if c.again {
+		return nil
+	}
+	if h.Version != c.options.Version {
+		return c.refusal(h, fmt.Sprintf("its version is %q, the coordinator's is %q", h.Version, c.options.Version), messages.Room_ROOM_NEVER)
+	}
+	i, reason, room := c.seat(session, h)
 	if reason != "" {
-		return refuse("%s", reason)
+		return c.refusal(h, reason, room)
 	}
 	m := c.members[i]
 	if m == nil || m.session != session {
@@ -45,7 +47,7 @@ func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) 
 		}
 		m = &memberState{
 			session: session, name: name, address: h.Address, cores: int(h.Cores), state: messages.State_STATE_JOINED,
-			late: c.phase == messages.Phase_PHASE_RUNNING, asked: h.Node > 0,
+			late: c.phase == messages.Phase_PHASE_RUNNING, origin: int(h.Origin),
 		}
 		c.members[i] = m
 		c.wake()
@@ -57,42 +59,73 @@ func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) 
 		Node: uint32(i), Nodes: uint32(c.options.Nodes), Job: w.Job, Options: w.Options,
 		Fingerprint: w.Fingerprint, Placement: protoPlacement(w.Placement),
 		HeartbeatNs: int64(c.options.Heartbeat), Suspect: uint32(c.options.Suspect),
-		Late: m.late, Table: c.node.directory.table(c.version),
+		Late: m.late, Table: c.node.directory.table(c.version), Attempt: w.Attempt,
 	}
+}
+
+// mostRefused bounds what is kept of refusals that were told.
+const mostRefused = 100
+
+// refusal tells people of a node that is not let in: once of each, however often it asks. One that only has to ask for
+// another number is let in next. c.mu is held.
+func (c *Coordinator) refusal(h *messages.Hello, reason string, room messages.Room) *messages.Welcome {
+	if line := fmt.Sprintf("refused %s: %s", who(h), reason); room != messages.Room_ROOM_OTHER && !slices.Contains(c.refused, line) {
+		c.refused = append(c.refused[max(0, len(c.refused)+1-mostRefused):], line)
+		c.node.log("%s", line)
+	}
+	return &messages.Welcome{Refusal: reason, Room: room}
+}
+
+// who is how people may find a node that has no place.
+func who(h *messages.Hello) string {
+	name := h.Name
+	switch {
+	case name != "":
+	case h.Origin > 0:
+		name = nodeName(int(h.Origin))
+	case h.Node > 0:
+		name = nodeName(int(h.Node))
+	default:
+		name = "a node"
+	}
+	if h.Address != "" {
+		name += " at " + h.Address
+	}
+	return name
 }
 
 // seat finds the number of a node that says hello, which may do so more than once. The number of a node that
 // is gone is free. c.mu is held.
-func (c *Coordinator) seat(session string, h *messages.Hello) (int, string) {
+func (c *Coordinator) seat(session string, h *messages.Hello) (node int, refusal string, room messages.Room) {
 	taken := func(i int) bool { return i < len(c.members) && c.members[i] != nil && !c.members[i].gone }
 	for i, m := range c.members {
 		if m != nil && m.session == session && !m.gone {
-			return i, ""
+			return i, "", 0
 		}
 	}
 	gathering := c.phase == messages.Phase_PHASE_GATHERING
 	most := len(c.members) - 1
 	switch {
 	case c.phase == messages.Phase_PHASE_STOPPING:
-		return 0, "the run ends"
+		return 0, "the run ends", messages.Room_ROOM_NEVER
 	case !gathering && c.options.Joined == nil:
-		return 0, "the run has begun without it"
+		return 0, "the run has begun without it", messages.Room_ROOM_NEVER
 	case h.Node > int32(most) || h.Node == 0 || h.Node < -1:
-		return 0, fmt.Sprintf("it asks to be node %d; legal are 1 to %d", h.Node, most)
+		return 0, fmt.Sprintf("it asks to be node %d; legal are 1 to %d", h.Node, most), messages.Room_ROOM_NEVER
 	case h.Node > 0:
 		if taken(int(h.Node)) {
-			return 0, fmt.Sprintf("node %d has joined already (%s)", h.Node, c.members[h.Node].name)
+			return 0, fmt.Sprintf("node %d has joined already (%s)", h.Node, c.members[h.Node].name), messages.Room_ROOM_OTHER
 		}
-		return int(h.Node), ""
+		return int(h.Node), "", 0
 	}
 	for i := 1; i <= most; i++ {
 		if !taken(i) {
-			return i, ""
+			return i, "", 0
 		}
 	}
 	if gathering {
-		return 0, fmt.Sprintf("all %d nodes have joined already", c.options.Nodes)
+		return 0, fmt.Sprintf("all %d nodes have joined already; it may join when one has left, or the run has begun", most), messages.Room_ROOM_LATER
 	}
 	c.members = append(c.members, nil)
-	return most + 1, ""
+	return most + 1, "", 0
 }

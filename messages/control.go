@@ -70,8 +70,8 @@ func (c *Control) check() error {
 	switch body := c.Body.(type) {
 	case *Control_Hello:
 		h := body.Hello
-		if h.Node < -1 || h.Node > maxNodes {
-			return bad("field out of range", "node %d", h.Node)
+		if h.Node < -1 || h.Node > maxNodes || h.Origin > maxNodes {
+			return bad("field out of range", "node %d, started as %d", h.Node, h.Origin)
 		}
 		return first(checkWord("name", h.Name), checkWord("version", h.Version), checkWord("address", h.Address))
 	case *Control_Welcome:
@@ -93,6 +93,9 @@ func (w *Welcome) check() error {
 	}
 	if w.Refusal == "" && (w.HeartbeatNs <= 0 || w.Suspect == 0) {
 		return bad("field out of range", "%d heartbeats of %d ns", w.Suspect, w.HeartbeatNs)
+	}
+	if w.Room < Room_ROOM_NEVER || w.Room > Room_ROOM_LATER {
+		return bad("field out of range", "room %d", w.Room)
 	}
 	for _, p := range w.Placement {
 		if p.Node > maxNodes {

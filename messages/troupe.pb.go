@@ -70,6 +70,59 @@ func (Payload) EnumDescriptor() ([]byte, []int) {
 	return file_troupe_proto_rawDescGZIP(), []int{0}
 }
 
+// Room says what a node that is refused may hope for.
+type Room int32
+
+const (
+	// ROOM_NEVER: it cannot take part.
+	Room_ROOM_NEVER Room = 0
+	// ROOM_OTHER: its number is taken; another may be free.
+	Room_ROOM_OTHER Room = 1
+	// ROOM_LATER: all numbers are taken; one may be free later.
+	Room_ROOM_LATER Room = 2
+)
+
+// Enum value maps for Room.
+var (
+	Room_name = map[int32]string{
+		0: "ROOM_NEVER",
+		1: "ROOM_OTHER",
+		2: "ROOM_LATER",
+	}
+	Room_value = map[string]int32{
+		"ROOM_NEVER": 0,
+		"ROOM_OTHER": 1,
+		"ROOM_LATER": 2,
+	}
+)
+
+func (x Room) Enum() *Room {
+	p := new(Room)
+	*p = x
+	return p
+}
+
+func (x Room) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Room) Descriptor() protoreflect.EnumDescriptor {
+	return file_troupe_proto_enumTypes[1].Descriptor()
+}
+
+func (Room) Type() protoreflect.EnumType {
+	return &file_troupe_proto_enumTypes[1]
+}
+
+func (x Room) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Room.Descriptor instead.
+func (Room) EnumDescriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{1}
+}
+
 type State int32
 
 const (
@@ -113,11 +166,11 @@ func (x State) String() string {
 }
 
 func (State) Descriptor() protoreflect.EnumDescriptor {
-	return file_troupe_proto_enumTypes[1].Descriptor()
+	return file_troupe_proto_enumTypes[2].Descriptor()
 }
 
 func (State) Type() protoreflect.EnumType {
-	return &file_troupe_proto_enumTypes[1]
+	return &file_troupe_proto_enumTypes[2]
 }
 
 func (x State) Number() protoreflect.EnumNumber {
@@ -126,7 +179,7 @@ func (x State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State.Descriptor instead.
 func (State) EnumDescriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{1}
+	return file_troupe_proto_rawDescGZIP(), []int{2}
 }
 
 type Phase int32
@@ -165,11 +218,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_troupe_proto_enumTypes[2].Descriptor()
+	return file_troupe_proto_enumTypes[3].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_troupe_proto_enumTypes[2]
+	return &file_troupe_proto_enumTypes[3]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -178,7 +231,7 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{2}
+	return file_troupe_proto_rawDescGZIP(), []int{3}
 }
 
 // Value names something that an operation reads or writes.
@@ -891,7 +944,9 @@ type Hello struct {
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	Cores   uint32 `protobuf:"varint,4,opt,name=cores,proto3" json:"cores,omitempty"`
 	// address at which its server listens; empty if it is not one that others can use.
-	Address       string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	// origin is the number that its process was started with, which it keeps for as long as it lives; 0 if it has none.
+	Origin        uint32 `protobuf:"varint,6,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -959,6 +1014,13 @@ func (x *Hello) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *Hello) GetOrigin() uint32 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
 }
 
 // Placement says which node runs an actor.
@@ -1142,7 +1204,7 @@ func (x *Table) GetLives() []*Incarnation {
 // Welcome answers a Hello.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// refusal says why there is no place; the rest is then empty.
+	// refusal says why there is no place; but for room, the rest is then empty.
 	Refusal string `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	Node    uint32 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
 	Nodes   uint32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
@@ -1156,8 +1218,11 @@ type Welcome struct {
 	HeartbeatNs int64  `protobuf:"varint,8,opt,name=heartbeat_ns,json=heartbeatNs,proto3" json:"heartbeat_ns,omitempty"`
 	Suspect     uint32 `protobuf:"varint,9,opt,name=suspect,proto3" json:"suspect,omitempty"`
 	// late says that the run has begun: the node has no actors until the table gives it some.
-	Late          bool   `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`
-	Table         *Table `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`
+	Late  bool   `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`
+	Table *Table `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`
+	Room  Room   `protobuf:"varint,12,opt,name=room,proto3,enum=troupe.Room" json:"room,omitempty"`
+	// attempt counts the attempts at the run, from 1. Actors of different attempts do not hear each other.
+	Attempt       uint64 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1267,6 +1332,20 @@ func (x *Welcome) GetTable() *Table {
 		return x.Table
 	}
 	return nil
+}
+
+func (x *Welcome) GetRoom() Room {
+	if x != nil {
+		return x.Room
+	}
+	return Room_ROOM_NEVER
+}
+
+func (x *Welcome) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
 }
 
 // Wait is what an actor waits for.
@@ -1589,8 +1668,9 @@ type Heartbeat struct {
 	Failures []*Failure             `protobuf:"bytes,5,rep,name=failures,proto3" json:"failures,omitempty"`
 	// missing are the actors that do not answer yet.
 	Missing []string `protobuf:"bytes,6,rep,name=missing,proto3" json:"missing,omitempty"`
-	// leaving is why the node has left; empty for an orderly end.
+	// leaving is why the node has left; empty for an orderly end. unfit says that another one like it could not take part either.
 	Leaving string `protobuf:"bytes,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Unfit   bool   `protobuf:"varint,9,opt,name=unfit,proto3" json:"unfit,omitempty"`
 	// forgotten is the number of failures before those in the list.
 	Forgotten     uint64 `protobuf:"varint,8,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1676,6 +1756,13 @@ func (x *Heartbeat) GetLeaving() string {
 	return ""
 }
 
+func (x *Heartbeat) GetUnfit() bool {
+	if x != nil {
+		return x.Unfit
+	}
+	return false
+}
+
 func (x *Heartbeat) GetForgotten() uint64 {
 	if x != nil {
 		return x.Forgotten
@@ -1691,7 +1778,11 @@ type Beat struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Table  *Table `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
 	// fenced are the sessions of nodes that were given up. Whoever reads its own has no actors any more.
-	Fenced        []string `protobuf:"bytes,4,rep,name=fenced,proto3" json:"fenced,omitempty"`
+	Fenced []string `protobuf:"bytes,4,rep,name=fenced,proto3" json:"fenced,omitempty"`
+	// attempt is the one that this coordinator watches over: whoever is part of an older one joins again.
+	Attempt uint64 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// again says that the run stops because another attempt begins.
+	Again         bool `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1752,6 +1843,20 @@ func (x *Beat) GetFenced() []string {
 		return x.Fenced
 	}
 	return nil
+}
+
+func (x *Beat) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Beat) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type Control struct {
@@ -2100,13 +2205,14 @@ const file_troupe_proto_rawDesc = "" +
 	"\x0facknowledgement\x18\x02 \x01(\v2\x17.troupe.AcknowledgementH\x00R\x0facknowledgement\x12%\n" +
 	"\x05probe\x18\x03 \x01(\v2\r.troupe.ProbeH\x00R\x05probe\x12%\n" +
 	"\x05ready\x18\x04 \x01(\v2\r.troupe.ReadyH\x00R\x05readyB\x06\n" +
-	"\x04body\"y\n" +
+	"\x04body\"\x91\x01\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x11R\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
 	"\x05cores\x18\x04 \x01(\rR\x05cores\x12\x18\n" +
-	"\aaddress\x18\x05 \x01(\tR\aaddress\"5\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06origin\x18\x06 \x01(\rR\x06origin\"5\n" +
 	"\tPlacement\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\"~\n" +
@@ -2117,7 +2223,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05round\x18\x04 \x01(\v2\r.troupe.RoundR\x05round\"L\n" +
 	"\x05Table\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
-	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\x9c\x03\n" +
+	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\xd8\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\arefusal\x18\x01 \x01(\tR\arefusal\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12\x14\n" +
@@ -2130,7 +2236,9 @@ const file_troupe_proto_rawDesc = "" +
 	"\asuspect\x18\t \x01(\rR\asuspect\x12\x12\n" +
 	"\x04late\x18\n" +
 	" \x01(\bR\x04late\x12#\n" +
-	"\x05table\x18\v \x01(\v2\r.troupe.TableR\x05table\x1a:\n" +
+	"\x05table\x18\v \x01(\v2\r.troupe.TableR\x05table\x12 \n" +
+	"\x04room\x18\f \x01(\x0e2\f.troupe.RoomR\x04room\x12\x18\n" +
+	"\aattempt\x18\r \x01(\x04R\aattempt\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
@@ -2163,7 +2271,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05round\x18\x03 \x01(\v2\r.troupe.RoundR\x05round\x12\x0e\n" +
 	"\x02op\x18\x04 \x01(\tR\x02op\x12\x14\n" +
 	"\x05cause\x18\x05 \x01(\tR\x05cause\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\rR\vincarnation\"\x84\x02\n" +
+	"\vincarnation\x18\x06 \x01(\rR\vincarnation\"\x9a\x02\n" +
 	"\tHeartbeat\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12#\n" +
@@ -2171,13 +2279,16 @@ const file_troupe_proto_rawDesc = "" +
 	"\x06actors\x18\x04 \x03(\v2\x13.troupe.ActorStatusR\x06actors\x12+\n" +
 	"\bfailures\x18\x05 \x03(\v2\x0f.troupe.FailureR\bfailures\x12\x18\n" +
 	"\amissing\x18\x06 \x03(\tR\amissing\x12\x18\n" +
-	"\aleaving\x18\a \x01(\tR\aleaving\x12\x1c\n" +
-	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\x80\x01\n" +
+	"\aleaving\x18\a \x01(\tR\aleaving\x12\x14\n" +
+	"\x05unfit\x18\t \x01(\bR\x05unfit\x12\x1c\n" +
+	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\xb0\x01\n" +
 	"\x04Beat\x12#\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\r.troupe.PhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
 	"\x05table\x18\x03 \x01(\v2\r.troupe.TableR\x05table\x12\x16\n" +
-	"\x06fenced\x18\x04 \x03(\tR\x06fenced\"\x84\x02\n" +
+	"\x06fenced\x18\x04 \x03(\tR\x06fenced\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x04R\aattempt\x12\x14\n" +
+	"\x05again\x18\x06 \x01(\bR\x05again\"\x84\x02\n" +
 	"\aControl\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.troupe.HelloH\x00R\x05hello\x12+\n" +
 	"\awelcome\x18\x02 \x01(\v2\x0f.troupe.WelcomeH\x00R\awelcome\x121\n" +
@@ -2218,7 +2329,14 @@ const file_troupe_proto_rawDesc = "" +
 	"\aPayload\x12\x10\n" +
 	"\fPAYLOAD_NONE\x10\x00\x12\x10\n" +
 	"\fPAYLOAD_BLOB\x10\x01\x12\x12\n" +
-	"\x0ePAYLOAD_TENSOR\x10\x02*`\n" +
+	"\x0ePAYLOAD_TENSOR\x10\x02*6\n" +
+	"\x04Room\x12\x0e\n" +
+	"\n" +
+	"ROOM_NEVER\x10\x00\x12\x0e\n" +
+	"\n" +
+	"ROOM_OTHER\x10\x01\x12\x0e\n" +
+	"\n" +
+	"ROOM_LATER\x10\x02*`\n" +
 	"\x05State\x12\x11\n" +
 	"\rSTATE_UNKNOWN\x10\x00\x12\x10\n" +
 	"\fSTATE_JOINED\x10\x01\x12\x11\n" +
@@ -2244,75 +2362,77 @@ func file_troupe_proto_rawDescGZIP() []byte {
 	return file_troupe_proto_rawDescData
 }
 
-var file_troupe_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_troupe_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_troupe_proto_goTypes = []any{
 	(Payload)(0),            // 0: troupe.Payload
-	(State)(0),              // 1: troupe.State
-	(Phase)(0),              // 2: troupe.Phase
-	(*Value)(nil),           // 3: troupe.Value
-	(*Round)(nil),           // 4: troupe.Round
-	(*Name)(nil),            // 5: troupe.Name
-	(*Edge)(nil),            // 6: troupe.Edge
-	(*Chunk)(nil),           // 7: troupe.Chunk
-	(*Acknowledgement)(nil), // 8: troupe.Acknowledgement
-	(*Probe)(nil),           // 9: troupe.Probe
-	(*Ready)(nil),           // 10: troupe.Ready
-	(*Header)(nil),          // 11: troupe.Header
-	(*Hello)(nil),           // 12: troupe.Hello
-	(*Placement)(nil),       // 13: troupe.Placement
-	(*Incarnation)(nil),     // 14: troupe.Incarnation
-	(*Table)(nil),           // 15: troupe.Table
-	(*Welcome)(nil),         // 16: troupe.Welcome
-	(*Wait)(nil),            // 17: troupe.Wait
-	(*ActorStatus)(nil),     // 18: troupe.ActorStatus
-	(*Failure)(nil),         // 19: troupe.Failure
-	(*Heartbeat)(nil),       // 20: troupe.Heartbeat
-	(*Beat)(nil),            // 21: troupe.Beat
-	(*Control)(nil),         // 22: troupe.Control
-	(*ActorReport)(nil),     // 23: troupe.ActorReport
-	nil,                     // 24: troupe.Welcome.OptionsEntry
-	nil,                     // 25: troupe.ActorReport.SentBytesEntry
-	nil,                     // 26: troupe.ActorReport.MovedBytesEntry
+	(Room)(0),               // 1: troupe.Room
+	(State)(0),              // 2: troupe.State
+	(Phase)(0),              // 3: troupe.Phase
+	(*Value)(nil),           // 4: troupe.Value
+	(*Round)(nil),           // 5: troupe.Round
+	(*Name)(nil),            // 6: troupe.Name
+	(*Edge)(nil),            // 7: troupe.Edge
+	(*Chunk)(nil),           // 8: troupe.Chunk
+	(*Acknowledgement)(nil), // 9: troupe.Acknowledgement
+	(*Probe)(nil),           // 10: troupe.Probe
+	(*Ready)(nil),           // 11: troupe.Ready
+	(*Header)(nil),          // 12: troupe.Header
+	(*Hello)(nil),           // 13: troupe.Hello
+	(*Placement)(nil),       // 14: troupe.Placement
+	(*Incarnation)(nil),     // 15: troupe.Incarnation
+	(*Table)(nil),           // 16: troupe.Table
+	(*Welcome)(nil),         // 17: troupe.Welcome
+	(*Wait)(nil),            // 18: troupe.Wait
+	(*ActorStatus)(nil),     // 19: troupe.ActorStatus
+	(*Failure)(nil),         // 20: troupe.Failure
+	(*Heartbeat)(nil),       // 21: troupe.Heartbeat
+	(*Beat)(nil),            // 22: troupe.Beat
+	(*Control)(nil),         // 23: troupe.Control
+	(*ActorReport)(nil),     // 24: troupe.ActorReport
+	nil,                     // 25: troupe.Welcome.OptionsEntry
+	nil,                     // 26: troupe.ActorReport.SentBytesEntry
+	nil,                     // 27: troupe.ActorReport.MovedBytesEntry
 }
 var file_troupe_proto_depIdxs = []int32{
-	4,  // 0: troupe.Name.round:type_name -> troupe.Round
-	3,  // 1: troupe.Name.value:type_name -> troupe.Value
-	5,  // 2: troupe.Chunk.name:type_name -> troupe.Name
+	5,  // 0: troupe.Name.round:type_name -> troupe.Round
+	4,  // 1: troupe.Name.value:type_name -> troupe.Value
+	6,  // 2: troupe.Chunk.name:type_name -> troupe.Name
 	0,  // 3: troupe.Chunk.payload:type_name -> troupe.Payload
-	6,  // 4: troupe.Acknowledgement.edge:type_name -> troupe.Edge
-	6,  // 5: troupe.Probe.edge:type_name -> troupe.Edge
-	7,  // 6: troupe.Header.chunk:type_name -> troupe.Chunk
-	8,  // 7: troupe.Header.acknowledgement:type_name -> troupe.Acknowledgement
-	9,  // 8: troupe.Header.probe:type_name -> troupe.Probe
-	10, // 9: troupe.Header.ready:type_name -> troupe.Ready
-	4,  // 10: troupe.Incarnation.round:type_name -> troupe.Round
-	14, // 11: troupe.Table.lives:type_name -> troupe.Incarnation
-	24, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
-	13, // 13: troupe.Welcome.placement:type_name -> troupe.Placement
-	15, // 14: troupe.Welcome.table:type_name -> troupe.Table
-	4,  // 15: troupe.Wait.round:type_name -> troupe.Round
-	3,  // 16: troupe.Wait.value:type_name -> troupe.Value
-	17, // 17: troupe.ActorStatus.wait:type_name -> troupe.Wait
-	4,  // 18: troupe.ActorStatus.opened:type_name -> troupe.Round
-	4,  // 19: troupe.Failure.round:type_name -> troupe.Round
-	1,  // 20: troupe.Heartbeat.state:type_name -> troupe.State
-	18, // 21: troupe.Heartbeat.actors:type_name -> troupe.ActorStatus
-	19, // 22: troupe.Heartbeat.failures:type_name -> troupe.Failure
-	2,  // 23: troupe.Beat.phase:type_name -> troupe.Phase
-	15, // 24: troupe.Beat.table:type_name -> troupe.Table
-	12, // 25: troupe.Control.hello:type_name -> troupe.Hello
-	16, // 26: troupe.Control.welcome:type_name -> troupe.Welcome
-	20, // 27: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
-	21, // 28: troupe.Control.beat:type_name -> troupe.Beat
-	4,  // 29: troupe.ActorReport.round:type_name -> troupe.Round
-	25, // 30: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
-	26, // 31: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	7,  // 4: troupe.Acknowledgement.edge:type_name -> troupe.Edge
+	7,  // 5: troupe.Probe.edge:type_name -> troupe.Edge
+	8,  // 6: troupe.Header.chunk:type_name -> troupe.Chunk
+	9,  // 7: troupe.Header.acknowledgement:type_name -> troupe.Acknowledgement
+	10, // 8: troupe.Header.probe:type_name -> troupe.Probe
+	11, // 9: troupe.Header.ready:type_name -> troupe.Ready
+	5,  // 10: troupe.Incarnation.round:type_name -> troupe.Round
+	15, // 11: troupe.Table.lives:type_name -> troupe.Incarnation
+	25, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
+	14, // 13: troupe.Welcome.placement:type_name -> troupe.Placement
+	16, // 14: troupe.Welcome.table:type_name -> troupe.Table
+	1,  // 15: troupe.Welcome.room:type_name -> troupe.Room
+	5,  // 16: troupe.Wait.round:type_name -> troupe.Round
+	4,  // 17: troupe.Wait.value:type_name -> troupe.Value
+	18, // 18: troupe.ActorStatus.wait:type_name -> troupe.Wait
+	5,  // 19: troupe.ActorStatus.opened:type_name -> troupe.Round
+	5,  // 20: troupe.Failure.round:type_name -> troupe.Round
+	2,  // 21: troupe.Heartbeat.state:type_name -> troupe.State
+	19, // 22: troupe.Heartbeat.actors:type_name -> troupe.ActorStatus
+	20, // 23: troupe.Heartbeat.failures:type_name -> troupe.Failure
+	3,  // 24: troupe.Beat.phase:type_name -> troupe.Phase
+	16, // 25: troupe.Beat.table:type_name -> troupe.Table
+	13, // 26: troupe.Control.hello:type_name -> troupe.Hello
+	17, // 27: troupe.Control.welcome:type_name -> troupe.Welcome
+	21, // 28: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
+	22, // 29: troupe.Control.beat:type_name -> troupe.Beat
+	5,  // 30: troupe.ActorReport.round:type_name -> troupe.Round
+	26, // 31: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
+	27, // 32: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_troupe_proto_init() }
@@ -2337,7 +2457,7 @@ func file_troupe_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_troupe_proto_rawDesc), len(file_troupe_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -83,6 +83,13 @@ func checkFaults(faults []fault.Fault, p *plan.Plan, nodes int) error {
 	return fault.Check(faults, p, nodes)
 }
 
+// at says which number the node has now.
+func (i *injector) at(node int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.node = node
+}
+
 // tells has the injector tell the root of the attempt that begins what faults ask of it.
 func (i *injector) tells(o *root) {
 	if i == nil {

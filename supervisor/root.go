@@ -127,6 +127,8 @@ type back struct {
 	forget bool
 	reason string
 	skip   []SkipEntry
+	// ungathered says instead that nothing has begun: the next attempt begins where this one has.
+	ungathered bool
 }
 
 // loop supervises until the attempt ends.

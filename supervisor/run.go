@@ -28,7 +28,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		return nil, err
 	}
 	defer faults.missed()
-	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
+	return r.attempts(ctx, func(o *root) (*footing, error) {
 		faults.tells(o)
 		node, err := actors.NewNode(actors.Options{
 			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults),
@@ -60,29 +60,28 @@ type run struct {
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
-	// ungathered is how often in a row an attempt did not get all its nodes.
-	ungathered int
+
+	crew    *crew // nil in a run of one process
+	attempt uint64
+	// gathers is when the nodes were first asked to come for the state that the attempt begins from.
+	gathers time.Time
 
 	// wind asks for a clean end of the run, with a checkpoint.
 	wind func()
 
 	mu        sync.Mutex
-	displaced *Displaced          // what has become of save.dir, if it was not left alone
-	ends      map[int][]time.Time // of processes, by number of the node
+	displaced *Displaced // what has become of save.dir, if it was not left alone
 }
 
 // footing is what an attempt at a run stands on.
 type footing struct {
 	node         *actors.Node
 	coordination actors.Coordination
-	// spawn starts the other nodes; nil if there are none. It is told of every one that has ended.
-	spawn func(ctx context.Context, ended func(node int, err error)) error
-	close func() // nil if nothing is to be closed after the node
 }
 
 // prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
-	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, ends: map[int][]time.Time{}, timeline: NewTimeline(time.Now())}
+	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, timeline: NewTimeline(time.Now())}
 	var windows int64
 	var text string
 	var notes []string // told when nothing can be refused any more
@@ -196,26 +195,29 @@ func (r *run) stop(err error) {
 	}
 }
 
-// attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint.
-func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (*footing, error)) (*Result, error) {
+// attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint, or where this one has, if
+// it did not get its nodes.
+func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error)) (*Result, error) {
 	defer func() {
 		if r.journal != nil {
 			_ = r.journal.Close() // every entry is on the disk
 		}
 	}()
+	r.gathers = time.Now()
 	for {
+		r.attempt++
 		r.stopped = make(chan error, 1)
 		o := newRoot(r)
-		f, err := stand(ctx, o)
+		f, err := stand(o)
 		if err != nil {
 			return nil, err
 		}
 		result, again, err := r.conduct(ctx, o, f)
-		if f.close != nil {
-			f.close()
-		}
 		if again == nil || err != nil {
 			return result, err
+		}
+		if again.ungathered {
+			continue
 		}
 		if err := r.displacement(nil); err != nil { // what it would go back to is lost
 			return nil, r.displacement(errors.New(again.reason))
@@ -223,6 +225,8 @@ func (r *run) attempts(ctx context.Context, stand func(context.Context, *root) (
 		if err := r.back(again); err != nil {
 			return nil, err
 		}
+		r.crew.afresh()
+		r.gathers = time.Now()
 	}
 }
 
@@ -319,40 +323,43 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 		return nil, nil, err
 	}
 	o.watch(&f.coordination)
+	if c := &f.coordination; c.Join > 0 {
+		c.Join = max(c.Join-time.Since(r.gathers), time.Millisecond)
+	}
 	coordinator, err := node.Coordinate(f.coordination)
 	if err != nil {
 		return nil, nil, err
 	}
 	o.coordinator = coordinator
-	spawning, cancel := context.WithCancel(ctx)
-	defer cancel()
-	switch err := r.gather(spawning, coordinator, f.spawn); {
+	switch err := r.gather(ctx, coordinator); {
 	case err == nil:
-		r.ungathered = 0
 	case ctx.Err() != nil:
-		return nil, nil, shutdown(ctx, coordinator, fmt.Errorf("interrupted before train step %d began", r.rounds.First))
-	case r.resumes > 0 && r.ungathered < r.limits.Resumes:
-		// The run had begun; that nodes die while it begins anew is no more its end than that they die later.
-		cancel()
-		r.ungathered++
-		reason := fmt.Sprintf("not all nodes came: %v", err)
-		r.decided(Resume{Reason: reason})
-		return nil, &back{atMost: all, reason: reason}, shutdown(ctx, coordinator, nil)
+		err := fmt.Errorf("interrupted before train step %d began", r.rounds.First)
+		if r.store.resumes() {
+			err = fmt.Errorf("%w; --resume goes on there", err)
+		}
+		return nil, nil, r.shutdown(ctx, coordinator, err)
+	case errors.Is(err, actors.ErrLost):
+		// Nothing has begun. But a node that is out of reach may come back, and is told from the one in its place only by
+		// the attempt that it belongs to.
+		r.decided(Noted{fmt.Sprintf("the nodes are gathered anew: %v", err)})
+		r.again(ctx, coordinator)
+		return nil, &back{ungathered: true}, nil
 	default:
-		return nil, nil, shutdown(ctx, coordinator, err)
+		return nil, nil, r.shutdown(ctx, coordinator, err)
 	}
 	if err := r.begin(o); err != nil {
-		return nil, nil, shutdown(ctx, coordinator, err)
+		return nil, nil, r.shutdown(ctx, coordinator, err)
 	}
 	end := o.loop(ctx)
-	cancel() // from here on nodes end because they are to end
 	if end.back != nil {
-		return nil, end.back, shutdown(ctx, coordinator, nil)
+		r.again(ctx, coordinator)
+		return nil, end.back, nil
 	}
 	if end.err = r.displacement(end.err); end.err == nil && r.store.unsaved != nil {
 		end.err = fmt.Errorf("the run has come to its end, but its last checkpoint was not written: %w", r.store.unsaved)
 	}
-	if err := shutdown(ctx, coordinator, end.err); err != nil {
+	if err := r.shutdown(ctx, coordinator, end.err); err != nil {
 		return nil, nil, err
 	}
 	recoveries, ended := r.timeline.End(time.Now())
@@ -380,7 +387,8 @@ func (r *run) begin(o *root) error {
 }
 
 // shutdown ends the run on all nodes, for a reason or in good order. Its error is the reason if there is one.
-func shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
+func (r *run) shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
+	r.crew.end()
 	text := ""
 	if reason != nil {
 		text = reason.Error()
@@ -393,17 +401,19 @@ func shutdown(ctx context.Context, c *actors.Coordinator, reason error) error {
 	return reason
 }
 
-// gather starts the other nodes and waits until all are ready. A node that ends before that ends the wait.
-func (r *run) gather(ctx context.Context, c *actors.Coordinator, spawn func(context.Context, func(int, error)) error) error {
-	gathering, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if spawn != nil {
-		if err := spawn(ctx, func(node int, err error) {
-			cancel(err)
-			c.Ended(node, err)
-		}); err != nil {
-			return err
-		}
+// again ends an attempt because another one begins. A node that does not leave now comes when it hears of that.
+func (r *run) again(ctx context.Context, c *actors.Coordinator) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	if err := c.Again(ctx); err != nil {
+		r.note(err.Error())
 	}
-	return c.Gather(gathering)
+}
+
+// gather waits until all nodes are ready, of which the crew starts those that are not there.
+func (r *run) gather(ctx context.Context, c *actors.Coordinator) error {
+	if r.crew == nil {
+		return c.Gather(ctx)
+	}
+	return r.crew.gather(ctx, c)
 }

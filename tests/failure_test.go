@@ -7,15 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/troupe-train/troupe/actors"
 	"github.com/troupe-train/troupe/device"
 	"github.com/troupe-train/troupe/model"
 	"github.com/troupe-train/troupe/plan"
-	"github.com/troupe-train/troupe/plan/fault"
 	"github.com/troupe-train/troupe/supervisor"
 )
 
@@ -170,42 +167,4 @@ func TestWrongNodesInOneProcess(t *testing.T) {
 		t.Fatal(err, ends)
 	}
 	same(t, "a run with uninvited guests", got, want)
-}
-
-// TestNodeDiesWhileTheJobResumes: a job that goes back to a checkpoint starts its nodes anew. That one of them dies before
-// all have joined is one more failure, and not the end.
-func TestNodeDiesWhileTheJobResumes(t *testing.T) {
-	set := with(failFast, "layout.pipeline=2", "save.dir="+t.TempDir(), "save.every=5")
-	want := train(t, []string{"layout.pipeline=2"})
-	faults, err := fault.Parse("kill trainer at decide of train step 12")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	starts := 0
-	got, err := supervisor.Launch(context.Background(), job(t, set...), supervisor.Cluster{
-		Nodes: 2, Listen: "127.0.0.1:0",
-		Spawn: func(_ context.Context, number int, address, token string, ended func(error)) error {
-			mu.Lock()
-			starts++
-			dies := starts == 3 // the first of the second attempt
-			mu.Unlock()
-			if dies {
-				go ended(errors.New("node 1 has ended: signal: killed"))
-				return nil
-			}
-			go func() {
-				_ = supervisor.Serve(context.Background(), supervisor.NodeOptions{
-					Join: address, Token: token, Listen: "127.0.0.1:0", Number: number, Wait: 5 * time.Second, Log: &discard{},
-				})
-			}()
-			return nil
-		},
-	}, supervisor.WithFaults(faults))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if starts < 5 || got.Resumes < 2 || got.WeightsSHA256 != want.WeightsSHA256 {
-		t.Errorf("%d starts, %d resumes, weights %s, want %s", starts, got.Resumes, got.WeightsSHA256, want.WeightsSHA256)
-	}
 }

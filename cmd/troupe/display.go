@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -34,7 +33,7 @@ func newDisplay(c *cobra.Command, asJSON bool) *display {
 		out:      c.OutOrStdout(),
 		err:      c.ErrOrStderr(),
 		json:     asJSON,
-		terminal: c.ErrOrStderr() == os.Stderr && term.IsTerminal(int(os.Stderr.Fd())),
+		terminal: terminal(c.ErrOrStderr()) != nil,
 	}
 }
 
@@ -92,7 +91,7 @@ func (d *display) step(s *supervisor.StepDone) {
 
 // columns is the width of the terminal; 80 if that cannot be known.
 func (d *display) columns() int {
-	if f, ok := d.err.(*os.File); ok {
+	if f := terminal(d.err); f != nil {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}

@@ -50,7 +50,10 @@ func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 	return faults, nil
 }
 
-// processes are those of the nodes that this process has started, for faults to strike.
+// started are the processes of the nodes that this process has started.
+var started processes
+
+// processes are those of nodes, for faults to strike, and to be left by nobody.
 type processes struct {
 	running sync.WaitGroup
 
@@ -69,12 +72,18 @@ func (p *processes) wait(d time.Duration) {
 		return
 	case <-time.After(d):
 	}
+	p.kill()
+	<-ended
+}
+
+// kill ends all at once, and returns how many there were.
+func (p *processes) kill() int {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for pid := range p.alive {
 		_ = kill(pid) // it may have ended just now
 	}
-	p.mu.Unlock()
-	<-ended
+	return len(p.alive)
 }
 
 func (p *processes) add(node, pid int) {

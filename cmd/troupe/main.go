@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/troupe-train/troupe/supervisor"
 )
@@ -36,20 +35,21 @@ func usage(err error) error {
 }
 
 func main() {
-	tuneHeap()
 	os.Exit(run(os.Args[1:]))
 }
 
 func run(args []string) int {
 	ctx, stop := signals(stopping(args))
 	defer stop()
+	tuneHeap()
 	root := newRoot()
+	root.SetErr(stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "troupe:", lastLine(err))
+	stderr.last(func() string { return lastLine(err) })
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}
@@ -59,20 +59,20 @@ func run(args []string) int {
 // errInterrupted is the cause of the end of the context of all commands.
 var errInterrupted = errors.New("interrupted")
 
-// stopping is what is said at the first signal.
-func stopping(args []string) string {
+// stopping is what is said at the first signal, and what at the second.
+func stopping(args []string) (first, second string) {
 	switch {
 	case len(args) > 0 && (args[0] == "train" || args[0] == "launch"):
-		return "stopping after this step"
+		return "stopping after this step", "stopped at once: what came after the newest checkpoint is lost"
 	case len(args) > 0 && args[0] == "node":
-		return "leaving the run"
+		return "leaving the run", "stopped at once: the run has to find out that this node is lost"
 	}
-	return "stopping"
+	return "stopping", "stopped at once"
 }
 
 // signals cancels the context at the first SIGINT or SIGTERM, which asks for a clean stop, and says so; the
-// second one ends the process at once.
-func signals(say string) (context.Context, func()) {
+// second one ends the process at once, with the nodes that it has started.
+func signals(first, second string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
@@ -83,13 +83,20 @@ func signals(say string) (context.Context, func()) {
 		case <-done:
 			return
 		}
-		if term.IsTerminal(int(os.Stderr.Fd())) {
-			fmt.Fprintln(os.Stderr) // the progress bar stays above
+		line := fmt.Sprintf("troupe: %s; again to stop at once\n", first)
+		if stderr.isTerminal() {
+			line = "\n" + line // the progress bar stays above
 		}
-		fmt.Fprintf(os.Stderr, "troupe: %s; again to stop at once\n", say)
+		fmt.Fprint(stderr, line)
 		cancel(errInterrupted)
 		select {
 		case <-ch:
+			stderr.last(func() string {
+				if n := started.kill(); n > 0 {
+					second += fmt.Sprintf("; %d nodes were killed", n)
+				}
+				return second
+			})
 			os.Exit(exitFailure)
 		case <-done:
 		}

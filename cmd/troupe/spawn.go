@@ -58,7 +58,7 @@ func checkAddress(flag, address string) error {
 }
 
 // spawner starts nodes as processes of this program, or prints how to start them elsewhere.
-func spawner(external bool, show *display, started *processes) func(ctx context.Context, number int, address, token string, ended func(error)) error {
+func spawner(external bool, show *display) func(ctx context.Context, number int, address, token string, ended func(error)) error {
 	if external {
 		return func(_ context.Context, number int, address, token string, _ func(error)) error {
 			at := reachable(address)
@@ -93,7 +93,12 @@ func spawner(external bool, show *display, started *processes) func(ctx context.
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
-			ended(fmt.Errorf("node %d has ended: %w", number, err))
+			byItself := c.ProcessState.Exited()
+			err = fmt.Errorf("node %d has ended: %w", number, err)
+			if byItself {
+				err = supervisor.Quit{Err: err}
+			}
+			ended(err)
 		})
 		return nil
 	}

@@ -1,0 +1,150 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/troupe-train/troupe/actors"
+)
+
+// Quit is why a node has ended that was not ended by others: with an exit status of its own. Unless it has said goodbye,
+// another one in its place would end in the same way.
+type Quit struct{ Err error }
+
+func (q Quit) Error() string { return q.Err.Error() }
+func (q Quit) Unwrap() error { return q.Err }
+
+// crew are the processes of the nodes of a launch. They live over all attempts at the run: each is started once, and
+// another one in its place when it has ended. Of a run in one process it is nil.
+type crew struct {
+	cluster        Cluster
+	limits         Limits
+	address, token string
+	decided        func(Decision)
+	ctx            context.Context // until the launch ends
+	cancel         func()
+
+	spawning sync.Mutex // held while a process is started
+
+	mu          sync.Mutex
+	coordinator *actors.Coordinator // of the newest attempt
+	alive       map[int]bool        // they run, or are about to
+	ends        map[int][]time.Time // of processes, within the window
+}
+
+func newCrew(ctx context.Context, c Cluster, l Limits, address, token string, decided func(Decision)) *crew {
+	w := &crew{cluster: c, limits: l, address: address, token: token, decided: decided, alive: map[int]bool{}, ends: map[int][]time.Time{}}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	return w
+}
+
+// gather starts the nodes that have no process and waits until all are ready.
+func (w *crew) gather(ctx context.Context, c *actors.Coordinator) error {
+	w.mu.Lock()
+	w.coordinator = c
+	var dead []int
+	for i := 1; i <= w.cluster.Nodes; i++ {
+		if !w.alive[i] {
+			dead = append(dead, i)
+			w.alive[i] = true
+		}
+	}
+	w.mu.Unlock()
+	for _, i := range dead {
+		if err := w.start(i); err != nil {
+			return fmt.Errorf("launch: node %d: %w", i, err)
+		}
+	}
+	return c.Gather(ctx)
+}
+
+// start starts a process, unless the launch ends.
+func (w *crew) start(number int) error {
+	w.spawning.Lock()
+	defer w.spawning.Unlock()
+	if w.ctx.Err() != nil {
+		return nil
+	}
+	return w.cluster.Spawn(w.ctx, number, w.address, w.token, func(err error) { w.ended(number, err) })
+}
+
+// end says that nodes end from now on because they are to end.
+func (w *crew) end() {
+	if w == nil {
+		return
+	}
+	w.cancel()
+	w.spawning.Lock() // no process is about to be started
+	defer w.spawning.Unlock()
+}
+
+// afresh gives all nodes their whole budget back: an attempt begins from an earlier checkpoint.
+func (w *crew) afresh() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.ends)
+}
+
+// ended takes in the end of a process, and starts another one if that may help.
+func (w *crew) ended(number int, err error) {
+	w.mu.Lock()
+	now := time.Now()
+	w.ends[number] = within(append(w.ends[number], now), now, w.limits.Window)
+	c := w.coordinator
+	w.mu.Unlock()
+	c.Ended(number, err)
+	if w.cluster.Replace {
+		// Its last words may still be on their way.
+		select {
+		case <-w.ctx.Done():
+		case <-time.After(max(w.limits.Backoff, lastWords)):
+		}
+	}
+	if w.ctx.Err() != nil {
+		return
+	}
+	if why := w.hopeless(number, c, err); why != nil {
+		c.Fail(why) // says nothing if the run has begun
+		return
+	}
+	w.decided(Noted{fmt.Sprintf("start another process as node %d: %v", number, err)})
+	if err := w.start(number); err != nil {
+		w.decided(Noted{fmt.Sprintf("node %d is not started again: %v", number, err)})
+		w.lacks(number)
+		c.Fail(fmt.Errorf("launch: node %d: %w", number, err))
+	}
+}
+
+// lastWords is how long what a node has said may be on its way.
+const lastWords = 100 * time.Millisecond
+
+// hopeless says why a process that has ended is not started again; nil if it is to be.
+func (w *crew) hopeless(number int, c *actors.Coordinator, err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.ends[number]) // afresh may have come in between
+	switch {
+	case !w.cluster.Replace:
+	case n > w.limits.Restarts:
+		err = fmt.Errorf("%w; it has ended %d times within %s, and %d restarts are legal", err, n, w.limits.Window, w.limits.Restarts)
+		w.decided(Noted{fmt.Sprintf("node %d is not started again: %v", number, err)})
+	case errors.As(err, new(Quit)) && c == w.coordinator && c.Gathers() && !c.Left(number):
+	default:
+		return nil
+	}
+	w.alive[number] = false
+	return err
+}
+
+// lacks notes that a node has no process.
+func (w *crew) lacks(number int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.alive[number] = false
+}

@@ -1,0 +1,183 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupe-train/troupe/actors"
+	"github.com/troupe-train/troupe/plan"
+	"github.com/troupe-train/troupe/plan/fault"
+)
+
+// NodeOptions say which run a node joins, and how.
+type NodeOptions struct {
+	// Join is the address of the launched job, and Token its secret.
+	Join, Token string
+	// Listen is where the other nodes reach this one; port 0 takes a free one.
+	Listen string
+	// Number is that of the node, from 1; 0 takes the next that is free, and so does one that is taken.
+	Number int
+	// Wait is how long it tries to join, each time.
+	Wait time.Duration
+	// Log gets lines for people.
+	Log io.Writer
+	// Host lets faults strike this process; nil if they may not.
+	Host HostFaults
+}
+
+// Serve runs the actors that a launched job places on this node, until the run ends. It returns nil
+// after an orderly end, and the cause of ctx, itself, when the node has left the run because of that. It joins again, without its actors, when another attempt at the run begins, when it was given up and is
+// still there, and when it has lost the run, as long as somebody listens at the address of that.
+func Serve(ctx context.Context, o NodeOptions) (err error) {
+	job, _, ok := strings.Cut(o.Token, ".")
+	if !ok || job == "" {
+		return errors.New("node: the token is not one that launch has made; it looks like NAME.SECRET")
+	}
+	joined := false
+	defer func() {
+		switch {
+		case err == nil || ctx.Err() == nil:
+		case joined:
+			err = context.Cause(ctx)
+		default:
+			err = fmt.Errorf("%w before this node had joined a run", context.Cause(ctx))
+		}
+	}()
+	n := &serving{options: o}
+	until := time.Now().Add(o.Wait)
+	joining, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	server, err := actors.StartServer(joining, actors.ServerOptions{Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, Log: n.log})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	n.server = server
+	number := o.Number
+	if number == 0 {
+		number = -1
+	}
+	for {
+		member, err := n.join(ctx, until, number)
+		if err != nil {
+			return err
+		}
+		joined = true
+		if number > 0 && member.Index() != number {
+			n.log(fmt.Sprintf("node %d is taken; this is node %d", number, member.Index()))
+		}
+		err = n.serve(ctx, member)
+		member.Leave(err)
+		if !passes(err) || ctx.Err() != nil {
+			return err
+		}
+		n.log(fmt.Sprintf("%s joins again: %v", member.Name(), err))
+		if number = member.Index(); number >= member.Welcome().Nodes {
+			number = -1 // it came late; the next attempt has no such number
+		}
+		until = time.Now().Add(o.Wait)
+	}
+}
+
+// join asks for a place.
+func (n *serving) join(ctx context.Context, until time.Time, number int) (*actors.Member, error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	return actors.Join(ctx, n.server, actors.Hello{Node: number, Origin: n.options.Number, Version: Version, Cores: runtime.GOMAXPROCS(0)})
+}
+
+// passes reports whether a node may join again that has left because of err.
+func passes(err error) bool {
+	return errors.Is(err, actors.ErrFenced) || errors.Is(err, actors.ErrAgain) || errors.Is(err, actors.ErrLost)
+}
+
+// serving is a node process.
+type serving struct {
+	options NodeOptions
+	server  *actors.Server
+	faults  *injector // lives as long as the process; nil before it has joined, and where there are none
+}
+
+func (n *serving) log(line string) { fmt.Fprintln(n.options.Log, line) }
+
+// serve is one membership in the run. What ends it before the run has begun, and is not of the moment, makes the node unfit.
+func (n *serving) serve(ctx context.Context, member *actors.Member) (err error) {
+	begun := false
+	defer func() {
+		if err != nil && !begun && !passes(err) && ctx.Err() == nil {
+			err = actors.Unfit{Err: err}
+		}
+	}()
+	welcome := member.Welcome()
+	p, err := welcomePlan(welcome)
+	if err != nil {
+		return err
+	}
+	if err := n.arm(p, member); err != nil {
+		return err
+	}
+	cast := newCast(p, nil)
+	node, err := actors.NewNode(actors.Options{
+		Job: p.Job.Name, Index: member.Index(), Name: member.Name(), Attempt: welcome.Attempt,
+		Placement: welcome.Placement, Server: n.server, Log: n.log,
+		Spawn: cast.actor, Exit: func(id plan.ActorID, leftBehind bool) {
+			if err := cast.exit(id, leftBehind); err != nil {
+				n.log(err.Error())
+			}
+		},
+		Faults: faultsOf(n.faults),
+	})
+	if err != nil {
+		return errors.Join(err, cast.close())
+	}
+	defer func() { err = errors.Join(err, cast.end(node, n.log)) }()
+	cast.share(node.Index())
+	if !welcome.Late {
+		if err := cast.spawn(node); err != nil {
+			return err
+		}
+	}
+	if err := member.Ready(ctx, node, p.Fingerprint()); err != nil {
+		return err
+	}
+	begun = true
+	return member.Wait(ctx)
+}
+
+// arm makes the injector of the faults that the coordinator tells, or has it go on at the number that the node has now.
+func (n *serving) arm(p *plan.Plan, member *actors.Member) (err error) {
+	if n.faults != nil {
+		n.faults.at(member.Index())
+		return nil
+	}
+	w := member.Welcome()
+	list, err := fault.Parse(w.Options[optionFaults])
+	if err != nil {
+		return fmt.Errorf("node: faults of the coordinator: %w", err)
+	}
+	n.faults, err = newInjector(list, p, member.Index(), w.Nodes, n.options.Host, n.log)
+	return err
+}
+
+// welcomePlan makes the plan of the run that the node has joined.
+func welcomePlan(w actors.Welcome) (*plan.Plan, error) {
+	job, err := plan.Parse("the coordinator's job", w.Job)
+	if err != nil {
+		return nil, err
+	}
+	vocab, err := strconv.Atoi(w.Options[optionVocab])
+	if err != nil {
+		return nil, fmt.Errorf("node: the coordinator says that the vocabulary has %q tokens", w.Options[optionVocab])
+	}
+	m, err := BuildModel(job, vocab)
+	if err != nil {
+		return nil, err
+	}
+	return plan.New(job, m, plan.Options{Resume: w.Options[optionResume] == "true", Nodes: w.Nodes - 1 - job.Cluster.Spares})
+}

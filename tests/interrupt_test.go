@@ -1,0 +1,61 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/troupe-train/troupe/supervisor"
+)
+
+// TestSecondInterrupt: a second Ctrl-C ends a launch at once, in the middle of a step, with a line that says so, and leaves no process.
+func TestSecondInterrupt(t *testing.T) {
+	// No step ends while the stage hangs.
+	hangs := faultFile(t, "hang stage.p1.d0 at forward of train step 3 for 1h")
+	p := start(t, "troupe", command(t, "launch", with(unending, "layout.pipeline=2"), "--nodes", "2", "--fault", hangs)...)
+	p.await("fault: hang")
+	nodes := children(t, p.cmd.Process.Pid)
+	p.signal(interrupt)
+	p.await("troupe: stopping after this step; again to stop at once")
+	p.said = nil
+	p.signal(interrupt)
+	p.fails(1, "troupe: stopped at once: what came after the newest checkpoint is lost; 2 nodes were killed")
+	gone(t, nodes)
+}
+
+// TestInterruptedBeforeItBegins: who stops a launch before it has done anything gets no process, and a node that has not joined
+// anything says that.
+func TestInterruptedBeforeItBegins(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	reason := errors.New("interrupted")
+	cancel(reason)
+	_, _, err := company(ctx, t, []string{"layout.pipeline=2"}, supervisor.Cluster{
+		Nodes: 2, Listen: "127.0.0.1:0",
+		Spawn: func(context.Context, int, string, string, func(error)) error {
+			t.Error("a node is started")
+			return nil
+		},
+	})
+	if err == nil || !has(err.Error(), "interrupted before step 0 began") {
+		t.Errorf("error %v", err)
+	}
+	if err := supervisor.Serve(ctx, supervisor.NodeOptions{Join: "127.0.0.1:1", Token: "small.X", Wait: patience, Log: &discard{}}); !errors.Is(err, reason) {
+		t.Errorf("a node: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n := startWith(t, []string{"TROUPE_TOKEN=small.X"}, "troupe", "node", "--join", l.Addr().String())
+	if c, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	} else {
+		defer c.Close()
+	}
+	n.signal(interrupt)
+	n.await("troupe: leaving the run")
+	n.said = nil
+	n.fails(1, "troupe: interrupted before this node had joined a run")
+}
