@@ -32,6 +32,8 @@ type Welcome struct {
 	Placement []plan.Actor
 	// Nodes is how many there were when the run began, the coordinator included.
 	Nodes int
+	// Struck is how many strikes of faults there were before.
+	Struck int
 	// Late says that the run has begun. The node has no actors, wherever Placement puts them, until it is given some.
 	Late bool
 }

@@ -72,6 +72,9 @@ func Join(ctx context.Context, s *Server, h Hello) (*Member, error) {
 }
 
 func (m *Member) join(ctx context.Context) error {
+	if err := m.server.options.Valve.pass(ctx, 0); err != nil {
+		return fmt.Errorf("actors: no welcome from the coordinator: %w", err)
+	}
 	answer, err := m.control.ask(ctx, helloSubject, &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{
 		Node: int32(m.hello.Node), Name: m.hello.Name, Version: m.hello.Version,
 		Cores: uint32(m.hello.Cores), Address: usable(m.server.Addr()),
@@ -93,15 +96,19 @@ func (m *Member) join(ctx context.Context) error {
 	}
 	m.welcome = Welcome{
 		Job: w.Job, Options: w.Options, Fingerprint: w.Fingerprint,
-		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes), Late: w.Late,
+		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes), Late: w.Late, Struck: int(w.Struck),
 	}
 	m.table = w.Table
+	m.server.options.Valve.is(m.index)
 	m.beat = time.Duration(w.HeartbeatNs)
 	m.silence = newSilence(m.beat, int(w.Suspect))
-	m.silence.hear(0, time.Now())
+	m.silence.hear(0, m.now())
 	m.doubts = newDoubts(m.server, m.silence.limit)
 	return m.control.subscribe(beatSubject, m.hear)
 }
+
+// now is the time by which the node decides.
+func (m *Member) now() time.Time { return m.server.options.Clock.Now() }
 
 // Index is the number of the node.
 func (m *Member) Index() int { return m.index }
@@ -127,8 +134,8 @@ func (m *Member) run() {
 		}
 		m.say()
 		m.mu.Lock()
-		if silent, lost := m.silence.check(time.Now())[0]; lost {
-			if !m.doubts.ask(&m.doubt, m.server.options.Join, silent, m.answered) {
+		if silent, lost := m.silence.check(m.now())[0]; lost {
+			if !m.doubts.ask(&m.doubt, 0, m.server.options.Join, silent, m.answered) {
 				m.silent()
 			}
 		}
@@ -143,7 +150,7 @@ func (m *Member) answered(err error) {
 	switch {
 	case m.over || !m.doubt.open(): // it was heard
 	case err == nil:
-		m.silence.hear(0, time.Now())
+		m.silence.hear(0, m.now())
 	default:
 		m.silent()
 	}
@@ -176,21 +183,25 @@ func (m *Member) say() {
 	if node != nil {
 		node.heartbeat(h)
 	}
+	if m.server.options.Valve.shut(0) {
+		return
+	}
 	m.control.publish(heartbeatSubject, &messages.Control{Body: &messages.Control_Heartbeat{Heartbeat: h}})
 }
 
 // hear takes a beat of the coordinator.
 func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	b := c.GetBeat()
-	if b == nil || c.Session != m.coordinator {
+	if b == nil || c.Session != m.coordinator || m.server.options.Valve.shut(0) {
 		return
 	}
+	m.struck(b.Strikes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over {
 		return
 	}
-	m.silence.hear(0, time.Now())
+	m.silence.hear(0, m.now())
 	m.doubt = doubt{}
 	if slices.Contains(b.Fenced, m.control.session) {
 		m.end(fmt.Errorf("actors: %s: %w, and its actors live elsewhere", m.hello.Name, ErrFenced))

@@ -36,6 +36,8 @@ type Options struct {
 	Exit  func(id plan.ActorID, leftBehind bool)
 	// Faults does harm on purpose. Nil does none.
 	Faults Faults
+	// Clock is that of the server if it is nil and there is one.
+	Clock *Clock
 	// Log gets lines for people; nil throws them away. Calls come from many goroutines.
 	Log func(line string)
 }
@@ -105,6 +107,12 @@ func NewNode(o Options) (*Node, error) {
 	}
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 4 << 30
+	}
+	if o.Server != nil {
+		o.Server.options.Valve.is(o.Index)
+		if o.Clock == nil {
+			o.Clock = o.Server.options.Clock
+		}
 	}
 	n := &Node{
 		options:   o,
@@ -408,5 +416,8 @@ func (n *Node) quiesce(ctx context.Context, shells []*shell) []error {
 	}
 	return errs
 }
+
+// Now is the time by which the node decides.
+func (n *Node) Now() time.Time { return n.options.Clock.Now() }
 
 func (n *Node) log(format string, args ...any) { n.options.Log(fmt.Sprintf(format, args...)) }

@@ -12,10 +12,10 @@ import (
 // hello lets a node in, or says why not.
 func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 	h := x.GetHello()
-	if h == nil || m.Reply == "" {
+	if h == nil || m.Reply == "" || h.Node > 0 && c.valve().shut(int(h.Node)) {
 		return
 	}
-	w := c.welcome(x.Session, h, time.Now())
+	w := c.welcome(x.Session, h, c.node.Now())
 	err := c.control.send(&messages.Control{Body: &messages.Control_Welcome{Welcome: w}}, m.Respond)
 	if err != nil {
 		c.node.log("control: %v", err)
@@ -53,11 +53,16 @@ func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) 
 	c.silence.hear(i, now)
 	m.doubt = doubt{}
 	w := c.options.Welcome
+	struck := 0
+	if c.options.Referee != nil {
+		struck = c.options.Referee.Strikes().Until()
+	}
 	return &messages.Welcome{
 		Node: uint32(i), Nodes: uint32(c.options.Nodes), Job: w.Job, Options: w.Options,
 		Fingerprint: w.Fingerprint, Placement: protoPlacement(w.Placement),
 		HeartbeatNs: int64(c.options.Heartbeat), Suspect: uint32(c.options.Suspect),
 		Late: m.late, Table: c.node.directory.table(c.version),
+		Struck: uint64(struck),
 	}
 }
 
@@ -86,7 +91,7 @@ func (c *Coordinator) seat(session string, h *messages.Hello) (int, string) {
 		return int(h.Node), ""
 	}
 	for i := 1; i <= most; i++ {
-		if !taken(i) {
+		if !taken(i) && !c.valve().shut(i) {
 			return i, ""
 		}
 	}

@@ -1156,8 +1156,10 @@ type Welcome struct {
 	HeartbeatNs int64  `protobuf:"varint,8,opt,name=heartbeat_ns,json=heartbeatNs,proto3" json:"heartbeat_ns,omitempty"`
 	Suspect     uint32 `protobuf:"varint,9,opt,name=suspect,proto3" json:"suspect,omitempty"`
 	// late says that the run has begun: the node has no actors until the table gives it some.
-	Late          bool   `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`
-	Table         *Table `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`
+	Late  bool   `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`
+	Table *Table `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`
+	// struck is how many strikes there were before: they are not for the node.
+	Struck        uint64 `protobuf:"varint,12,opt,name=struck,proto3" json:"struck,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1267,6 +1269,13 @@ func (x *Welcome) GetTable() *Table {
 		return x.Table
 	}
 	return nil
+}
+
+func (x *Welcome) GetStruck() uint64 {
+	if x != nil {
+		return x.Struck
+	}
+	return 0
 }
 
 // Wait is what an actor waits for.
@@ -1692,6 +1701,7 @@ type Beat struct {
 	Table  *Table `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
 	// fenced are the sessions of nodes that were given up. Whoever reads its own has no actors any more.
 	Fenced        []string `protobuf:"bytes,4,rep,name=fenced,proto3" json:"fenced,omitempty"`
+	Strikes       *Strikes `protobuf:"bytes,5,opt,name=strikes,proto3" json:"strikes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1754,6 +1764,177 @@ func (x *Beat) GetFenced() []string {
 	return nil
 }
 
+func (x *Beat) GetStrikes() *Strikes {
+	if x != nil {
+		return x.Strikes
+	}
+	return nil
+}
+
+// Strikes are what faults do elsewhere than at the point at which they strike, in their order. Each node does what concerns it.
+type Strikes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// forgotten is the number of strikes before those in the list.
+	Forgotten uint64 `protobuf:"varint,1,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
+	// faults are numbers in the list of faults, from 0.
+	Faults        []uint32 `protobuf:"varint,2,rep,packed,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Strikes) Reset() {
+	*x = Strikes{}
+	mi := &file_troupe_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Strikes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Strikes) ProtoMessage() {}
+
+func (x *Strikes) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Strikes.ProtoReflect.Descriptor instead.
+func (*Strikes) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Strikes) GetForgotten() uint64 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
+}
+
+func (x *Strikes) GetFaults() []uint32 {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+// Reached says that the point of a fault has come on a node, and asks whether the fault strikes.
+type Reached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// fault is its number in the list of faults, from 0.
+	Fault uint32 `protobuf:"varint,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	// count counts the times that the node has asked this of the fault, from 0: a question that is asked again has its number.
+	Count         uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reached) Reset() {
+	*x = Reached{}
+	mi := &file_troupe_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reached) ProtoMessage() {}
+
+func (x *Reached) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reached.ProtoReflect.Descriptor instead.
+func (*Reached) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Reached) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Reached) GetFault() uint32 {
+	if x != nil {
+		return x.Fault
+	}
+	return 0
+}
+
+func (x *Reached) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Verdict answers a Reached.
+type Verdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// strikes: it does; else it has struck as often as it may.
+	Strikes       bool `protobuf:"varint,1,opt,name=strikes,proto3" json:"strikes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_troupe_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Verdict) GetStrikes() bool {
+	if x != nil {
+		return x.Strikes
+	}
+	return false
+}
+
 type Control struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -1762,6 +1943,8 @@ type Control struct {
 	//	*Control_Welcome
 	//	*Control_Heartbeat
 	//	*Control_Beat
+	//	*Control_Reached
+	//	*Control_Verdict
 	Body isControl_Body `protobuf_oneof:"body"`
 	Job  string         `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
 	// session is drawn anew by the sender each time that it joins, so that who comes again is told from who was there.
@@ -1774,7 +1957,7 @@ type Control struct {
 
 func (x *Control) Reset() {
 	*x = Control{}
-	mi := &file_troupe_proto_msgTypes[19]
+	mi := &file_troupe_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1969,7 @@ func (x *Control) String() string {
 func (*Control) ProtoMessage() {}
 
 func (x *Control) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[19]
+	mi := &file_troupe_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1982,7 @@ func (x *Control) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Control.ProtoReflect.Descriptor instead.
 func (*Control) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{19}
+	return file_troupe_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Control) GetBody() isControl_Body {
@@ -1840,6 +2023,24 @@ func (x *Control) GetBeat() *Beat {
 	if x != nil {
 		if x, ok := x.Body.(*Control_Beat); ok {
 			return x.Beat
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetReached() *Reached {
+	if x != nil {
+		if x, ok := x.Body.(*Control_Reached); ok {
+			return x.Reached
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetVerdict() *Verdict {
+	if x != nil {
+		if x, ok := x.Body.(*Control_Verdict); ok {
+			return x.Verdict
 		}
 	}
 	return nil
@@ -1886,6 +2087,14 @@ type Control_Beat struct {
 	Beat *Beat `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
 }
 
+type Control_Reached struct {
+	Reached *Reached `protobuf:"bytes,8,opt,name=reached,proto3,oneof"`
+}
+
+type Control_Verdict struct {
+	Verdict *Verdict `protobuf:"bytes,9,opt,name=verdict,proto3,oneof"`
+}
+
 func (*Control_Hello) isControl_Body() {}
 
 func (*Control_Welcome) isControl_Body() {}
@@ -1893,6 +2102,10 @@ func (*Control_Welcome) isControl_Body() {}
 func (*Control_Heartbeat) isControl_Body() {}
 
 func (*Control_Beat) isControl_Body() {}
+
+func (*Control_Reached) isControl_Body() {}
+
+func (*Control_Verdict) isControl_Body() {}
 
 // ActorReport is the payload of a Report: what an actor did in a round. Times are nanoseconds, sizes bytes.
 type ActorReport struct {
@@ -1921,7 +2134,7 @@ type ActorReport struct {
 
 func (x *ActorReport) Reset() {
 	*x = ActorReport{}
-	mi := &file_troupe_proto_msgTypes[20]
+	mi := &file_troupe_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2146,7 @@ func (x *ActorReport) String() string {
 func (*ActorReport) ProtoMessage() {}
 
 func (x *ActorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[20]
+	mi := &file_troupe_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2159,7 @@ func (x *ActorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorReport.ProtoReflect.Descriptor instead.
 func (*ActorReport) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{20}
+	return file_troupe_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ActorReport) GetActor() string {
@@ -2117,7 +2330,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05round\x18\x04 \x01(\v2\r.troupe.RoundR\x05round\"L\n" +
 	"\x05Table\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
-	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\x9c\x03\n" +
+	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\xb4\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\arefusal\x18\x01 \x01(\tR\arefusal\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12\x14\n" +
@@ -2130,7 +2343,8 @@ const file_troupe_proto_rawDesc = "" +
 	"\asuspect\x18\t \x01(\rR\asuspect\x12\x12\n" +
 	"\x04late\x18\n" +
 	" \x01(\bR\x04late\x12#\n" +
-	"\x05table\x18\v \x01(\v2\r.troupe.TableR\x05table\x1a:\n" +
+	"\x05table\x18\v \x01(\v2\r.troupe.TableR\x05table\x12\x16\n" +
+	"\x06struck\x18\f \x01(\x04R\x06struck\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
@@ -2172,17 +2386,29 @@ const file_troupe_proto_rawDesc = "" +
 	"\bfailures\x18\x05 \x03(\v2\x0f.troupe.FailureR\bfailures\x12\x18\n" +
 	"\amissing\x18\x06 \x03(\tR\amissing\x12\x18\n" +
 	"\aleaving\x18\a \x01(\tR\aleaving\x12\x1c\n" +
-	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\x80\x01\n" +
+	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\xab\x01\n" +
 	"\x04Beat\x12#\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\r.troupe.PhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
 	"\x05table\x18\x03 \x01(\v2\r.troupe.TableR\x05table\x12\x16\n" +
-	"\x06fenced\x18\x04 \x03(\tR\x06fenced\"\x84\x02\n" +
+	"\x06fenced\x18\x04 \x03(\tR\x06fenced\x12)\n" +
+	"\astrikes\x18\x05 \x01(\v2\x0f.troupe.StrikesR\astrikes\"?\n" +
+	"\aStrikes\x12\x1c\n" +
+	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x16\n" +
+	"\x06faults\x18\x02 \x03(\rR\x06faults\"I\n" +
+	"\aReached\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\rR\x04node\x12\x14\n" +
+	"\x05fault\x18\x02 \x01(\rR\x05fault\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"#\n" +
+	"\aVerdict\x12\x18\n" +
+	"\astrikes\x18\x01 \x01(\bR\astrikes\"\xde\x02\n" +
 	"\aControl\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.troupe.HelloH\x00R\x05hello\x12+\n" +
 	"\awelcome\x18\x02 \x01(\v2\x0f.troupe.WelcomeH\x00R\awelcome\x121\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x11.troupe.HeartbeatH\x00R\theartbeat\x12\"\n" +
-	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beat\x12\x10\n" +
+	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beat\x12+\n" +
+	"\areached\x18\b \x01(\v2\x0f.troupe.ReachedH\x00R\areached\x12+\n" +
+	"\averdict\x18\t \x01(\v2\x0f.troupe.VerdictH\x00R\averdict\x12\x10\n" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x18\n" +
 	"\asession\x18\x06 \x01(\tR\asession\x12\x1a\n" +
 	"\bsequence\x18\a \x01(\x04R\bsequenceB\x06\n" +
@@ -2245,7 +2471,7 @@ func file_troupe_proto_rawDescGZIP() []byte {
 }
 
 var file_troupe_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_troupe_proto_goTypes = []any{
 	(Payload)(0),            // 0: troupe.Payload
 	(State)(0),              // 1: troupe.State
@@ -2269,11 +2495,14 @@ var file_troupe_proto_goTypes = []any{
 	(*Failure)(nil),         // 19: troupe.Failure
 	(*Heartbeat)(nil),       // 20: troupe.Heartbeat
 	(*Beat)(nil),            // 21: troupe.Beat
-	(*Control)(nil),         // 22: troupe.Control
-	(*ActorReport)(nil),     // 23: troupe.ActorReport
-	nil,                     // 24: troupe.Welcome.OptionsEntry
-	nil,                     // 25: troupe.ActorReport.SentBytesEntry
-	nil,                     // 26: troupe.ActorReport.MovedBytesEntry
+	(*Strikes)(nil),         // 22: troupe.Strikes
+	(*Reached)(nil),         // 23: troupe.Reached
+	(*Verdict)(nil),         // 24: troupe.Verdict
+	(*Control)(nil),         // 25: troupe.Control
+	(*ActorReport)(nil),     // 26: troupe.ActorReport
+	nil,                     // 27: troupe.Welcome.OptionsEntry
+	nil,                     // 28: troupe.ActorReport.SentBytesEntry
+	nil,                     // 29: troupe.ActorReport.MovedBytesEntry
 }
 var file_troupe_proto_depIdxs = []int32{
 	4,  // 0: troupe.Name.round:type_name -> troupe.Round
@@ -2288,7 +2517,7 @@ var file_troupe_proto_depIdxs = []int32{
 	10, // 9: troupe.Header.ready:type_name -> troupe.Ready
 	4,  // 10: troupe.Incarnation.round:type_name -> troupe.Round
 	14, // 11: troupe.Table.lives:type_name -> troupe.Incarnation
-	24, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
+	27, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
 	13, // 13: troupe.Welcome.placement:type_name -> troupe.Placement
 	15, // 14: troupe.Welcome.table:type_name -> troupe.Table
 	4,  // 15: troupe.Wait.round:type_name -> troupe.Round
@@ -2301,18 +2530,21 @@ var file_troupe_proto_depIdxs = []int32{
 	19, // 22: troupe.Heartbeat.failures:type_name -> troupe.Failure
 	2,  // 23: troupe.Beat.phase:type_name -> troupe.Phase
 	15, // 24: troupe.Beat.table:type_name -> troupe.Table
-	12, // 25: troupe.Control.hello:type_name -> troupe.Hello
-	16, // 26: troupe.Control.welcome:type_name -> troupe.Welcome
-	20, // 27: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
-	21, // 28: troupe.Control.beat:type_name -> troupe.Beat
-	4,  // 29: troupe.ActorReport.round:type_name -> troupe.Round
-	25, // 30: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
-	26, // 31: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	22, // 25: troupe.Beat.strikes:type_name -> troupe.Strikes
+	12, // 26: troupe.Control.hello:type_name -> troupe.Hello
+	16, // 27: troupe.Control.welcome:type_name -> troupe.Welcome
+	20, // 28: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
+	21, // 29: troupe.Control.beat:type_name -> troupe.Beat
+	23, // 30: troupe.Control.reached:type_name -> troupe.Reached
+	24, // 31: troupe.Control.verdict:type_name -> troupe.Verdict
+	4,  // 32: troupe.ActorReport.round:type_name -> troupe.Round
+	28, // 33: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
+	29, // 34: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_troupe_proto_init() }
@@ -2326,11 +2558,13 @@ func file_troupe_proto_init() {
 		(*Header_Probe)(nil),
 		(*Header_Ready)(nil),
 	}
-	file_troupe_proto_msgTypes[19].OneofWrappers = []any{
+	file_troupe_proto_msgTypes[22].OneofWrappers = []any{
 		(*Control_Hello)(nil),
 		(*Control_Welcome)(nil),
 		(*Control_Heartbeat)(nil),
 		(*Control_Beat)(nil),
+		(*Control_Reached)(nil),
+		(*Control_Verdict)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2338,7 +2572,7 @@ func file_troupe_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_troupe_proto_rawDesc), len(file_troupe_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,6 +56,11 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 		return nil, errors.New("launch: a model or device of the caller's cannot be sent to other nodes; use Run")
 	}
 	var faults *injector
+	var valve *actors.Valve
+	var clock *actors.Clock
+	if len(o.faults) > 0 {
+		valve, clock = actors.NewValve(), new(actors.Clock)
+	}
 	stand := func(ctx context.Context, r *run, token string, server *actors.Server, observer actors.Observer) (*footing, error) {
 		node, err := actors.NewNode(actors.Options{
 			Job: r.plan.Job.Name, Name: "trainer node", Placement: r.plan.Actors, Server: server, Observer: observer, Log: r.note,
@@ -83,6 +88,7 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 				},
 				Heartbeat: seconds(s.Heartbeat), Suspect: s.Suspect, Deadline: seconds(s.Deadline), Join: seconds(s.Join),
 				Progress: r.note,
+				Referee:  refereeOf(faults),
 			},
 			spawn: func(ctx context.Context, ended func(int, error)) error {
 				for i := 1; i <= c.Nodes; i++ {
@@ -96,7 +102,7 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 	}
 	start := func() (string, *actors.Server, error) {
 		token := job.Name + "." + rand.Text()
-		server, err := actors.StartServer(ctx, actors.ServerOptions{Job: job.Name, Token: token, Listen: c.Listen, Log: o.note})
+		server, err := actors.StartServer(ctx, actors.ServerOptions{Job: job.Name, Token: token, Listen: c.Listen, Log: o.note, Valve: valve, Clock: clock})
 		return token, server, err
 	}
 	// The first server comes before everything that takes long, so that a wrong address is refused at once.
@@ -110,12 +116,10 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 		return nil, err
 	}
 	defer func() { r.store.close() }()
-	if faults, err = newInjector(o.faults, r.plan, 0, c.Nodes+1, c.Host, r.note); err != nil {
+	if faults, err = newInjector(o.faults, r.plan, scene{nodes: c.Nodes + 1, host: c.Host, valve: valve, clock: clock, note: r.note}); err != nil {
 		return nil, err
 	}
-	for _, line := range outOfReach(o.faults, r.rounds) {
-		r.note(line)
-	}
+	defer faults.missed()
 	first := true
 	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
 		if !first {
@@ -194,7 +198,9 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 	log := func(line string) { fmt.Fprintln(o.Log, line) }
 	joining, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
-	server, err := actors.StartServer(joining, actors.ServerOptions{Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, Log: log})
+	server, err := actors.StartServer(joining, actors.ServerOptions{
+		Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, Log: log, Valve: actors.NewValve(), Clock: new(actors.Clock),
+	})
 	if err != nil {
 		return err
 	}
@@ -231,10 +237,13 @@ func serve(ctx context.Context, server *actors.Server, member *actors.Member, o 
 	if err != nil {
 		return fmt.Errorf("node: faults of the coordinator: %w", err)
 	}
-	faults, err := newInjector(list, p, member.Index(), welcome.Nodes, o.Host, log)
+	faults, err := newInjector(list, p, scene{
+		node: member.Index(), nodes: welcome.Nodes, host: o.Host, valve: server.Valve(), clock: server.Clock(), note: log,
+	})
 	if err != nil {
 		return err
 	}
+	faults.joins(member)
 	cast := newCast(p, nil)
 	node, err := actors.NewNode(actors.Options{
 		Job: p.Job.Name, Index: member.Index(), Name: member.Name(), Placement: welcome.Placement, Server: server, Log: log,
@@ -249,6 +258,7 @@ func serve(ctx context.Context, server *actors.Server, member *actors.Member, o 
 		return errors.Join(err, cast.close())
 	}
 	defer func() { err = errors.Join(err, cast.end(node, log)) }()
+	faults.on(node)
 	cast.share(node.Index())
 	if !welcome.Late {
 		if err := cast.spawn(node); err != nil {

@@ -23,7 +23,8 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		return nil, err
 	}
 	defer r.store.close()
-	faults, err := newInjector(o.faults, r.plan, 0, 1, nil, r.note)
+	clock := new(actors.Clock)
+	faults, err := newInjector(o.faults, r.plan, scene{nodes: 1, clock: clock, note: r.note})
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 	return r.attempts(ctx, func(ctx context.Context, o *root) (*footing, error) {
 		faults.tells(o)
 		node, err := actors.NewNode(actors.Options{
-			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults),
+			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults), Clock: clock,
 		})
 		if err != nil {
 			return nil, err
@@ -340,7 +341,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	if err := shutdown(ctx, coordinator, end.err); err != nil {
 		return nil, nil, err
 	}
-	recoveries, ended := r.timeline.End(time.Now())
+	recoveries, ended := r.timeline.End(o.now())
 	o.tell(ended)
 	r.ledger.trainer(node.Name(), node.Stats())
 	result = r.ledger.close(r.restarts)

@@ -77,6 +77,15 @@ func (k Kind) target() target {
 	return aMessage
 }
 
+// Kinds are all kinds of faults.
+func Kinds() []Kind {
+	var all []Kind
+	for k := Kind(1); k < kinds; k++ {
+		all = append(all, k)
+	}
+	return all
+}
+
 // timed says whether For means something for a kind, and factored whether Factor does.
 func (k Kind) timed() bool {
 	return k == Hang || k == Slow || k >= PauseNode && k <= Partition || k == Delay
@@ -120,6 +129,18 @@ type Fault struct {
 	// Times is how often it strikes; 0 stands for once.
 	Times int
 }
+
+// Where is the actor whose operation the point is; empty for a fault that strikes a message.
+func (f Fault) Where() plan.ActorID {
+	if f.At.Actor != "" {
+		return f.At.Actor
+	}
+	return f.Actor
+}
+
+// OfAnActor says that it strikes an actor, and OfAMessage that it strikes a message.
+func (f Fault) OfAnActor() bool  { return f.Kind.target() == anActor }
+func (f Fault) OfAMessage() bool { return f.Kind.target() == aMessage }
 
 // String is the line of the text form.
 func (f Fault) String() string {
