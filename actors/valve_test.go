@@ -64,7 +64,12 @@ func TestValveLosesWhatIsSent(t *testing.T) {
 			return machine.Discard(e)
 		}, nil)
 	})
+	resent := func() uint64 {
+		all := x.nodes[0].Stats()
+		return all[slices.IndexFunc(all, func(s Stats) bool { return s.Actor == stage0 })].Resent
+	}
 	for _, end := range []int{0, 1} { // at which the cut is seen
+		before := resent()
 		x.servers[end].Valve().Cut([]int{1}, 300*time.Millisecond)
 		for i := range 10 {
 			p := tensor(t, held, 1000, byte(i))
@@ -81,6 +86,7 @@ func TestValveLosesWhatIsSent(t *testing.T) {
 			}
 		}
 		short.end()
+		eventually(t, "what was lost is sent again", func() bool { return resent() > before })
 		if n := len(got); n > 0 && x.servers[end].Valve().shut(1-end) {
 			t.Fatalf("%d messages came through the cut", n)
 		}

@@ -34,8 +34,6 @@ type root struct {
 	moves sync.WaitGroup
 	// down is how many actors have not caught up; while it is 0 most news is of no interest.
 	down atomic.Int32
-	// time is that of the node's clock, which never goes back for the root.
-	time steady
 }
 
 // News of the root, besides RecoveryEvents.
@@ -238,7 +236,7 @@ func (o *root) one(ctx context.Context, news any) *ending {
 }
 
 // now is the time by which the root decides.
-func (o *root) now() time.Time { return o.time.at(o.node.Now()) }
+func (o *root) now() time.Time { return o.run.time.at(o.node.Now()) }
 
 // decide has Recovery decide, and does it.
 func (o *root) decide(ctx context.Context, e RecoveryEvent) *ending {

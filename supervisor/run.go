@@ -58,6 +58,7 @@ type run struct {
 
 	limits   Limits
 	recovery *Recovery
+	time     steady // of the clock of this node, for its root
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
@@ -80,6 +81,7 @@ type footing struct {
 // prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, ends: map[int][]time.Time{}, timeline: NewTimeline(time.Now())}
+	r.time.at(time.Now())
 	var windows int64
 	var text string
 	var notes []string // told when nothing can be refused any more

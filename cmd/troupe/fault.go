@@ -100,8 +100,8 @@ func (p *processes) of(node int) (int, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pid, ok := p.pid[node]
-	if !ok {
+	pid := p.pid[node]
+	if !p.alive[pid] {
 		return 0, fmt.Errorf("the process of node %d is not within reach from here", node)
 	}
 	return pid, nil

@@ -27,7 +27,7 @@ const (
 	PauseNode
 	// FillDisk makes every write to the disk of a node fail, for For.
 	FillDisk
-	// JumpClock moves the clock of a node by For.
+	// JumpClock moves the clock by which a node decides by For, which may be below 0.
 	JumpClock
 	// Partition cuts nodes from all others, for For.
 	Partition
@@ -107,7 +107,7 @@ type Point struct {
 	Value plan.Kind
 	// Micro and Bucket are those of the operation or of its value.
 	Micro, Bucket int
-	// Number counts the operations that match the rest, from 0.
+	// Number counts the operations that match the rest, from 0, in each process from its start.
 	Number int
 }
 
@@ -126,7 +126,7 @@ type Fault struct {
 	At       Point
 	For      time.Duration
 	Factor   float64
-	// Times is how often it strikes; 0 stands for once.
+	// Times is how often it strikes in all; 0 stands for once.
 	Times int
 }
 
