@@ -41,6 +41,9 @@ const fullWait = 500 * time.Millisecond
 func (m *Member) join(ctx context.Context) error {
 	number := m.hello.Node
 	for {
+		if err := m.server.options.Valve.pass(ctx, 0); err != nil {
+			return fmt.Errorf("actors: no welcome from the coordinator: %w", err)
+		}
 		answer, err := m.control.ask(ctx, helloSubject, &messages.Control{Body: &messages.Control_Hello{Hello: &messages.Hello{
 			Node: int32(number), Name: m.hello.Name, Version: m.hello.Version,
 			Cores: uint32(m.hello.Cores), Address: usable(m.server.Addr()), Origin: uint32(m.hello.Origin),
@@ -81,12 +84,13 @@ func (m *Member) enter(coordinator string, w *messages.Welcome) error {
 	}
 	m.welcome = Welcome{
 		Job: w.Job, Options: w.Options, Fingerprint: w.Fingerprint, Attempt: w.Attempt,
-		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes), Late: w.Late,
+		Placement: planPlacement(w.Placement), Nodes: int(w.Nodes), Late: w.Late, Struck: int(w.Struck),
 	}
 	m.table = w.Table
+	m.server.options.Valve.is(m.index)
 	m.beat = time.Duration(w.HeartbeatNs)
 	m.silence = newSilence(m.beat, int(w.Suspect))
-	m.silence.hear(0, time.Now())
+	m.silence.hear(0, m.now())
 	m.doubts = newDoubts(m.server, m.silence.limit)
 	return m.control.subscribe(beatSubject, m.hear)
 }

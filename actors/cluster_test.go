@@ -23,6 +23,9 @@ func startServer(t testing.TB, o ServerOptions) *Server {
 	if o.Token == "" {
 		o.Token = testToken
 	}
+	if o.Valve == nil {
+		o.Valve = NewValve()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s, err := StartServer(ctx, o)

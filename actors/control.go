@@ -47,6 +47,7 @@ const (
 	helloSubject     = "hello"     // to the coordinator: a question
 	heartbeatSubject = "heartbeat" // to the coordinator
 	beatSubject      = "beat"      // from the coordinator to all
+	reachedSubject   = "reached"   // to the coordinator: a question
 )
 
 // send names m as the next message of this session and hands its bytes to out.

@@ -39,6 +39,8 @@ type Coordination struct {
 	Lost   func(node int, name, cause string)
 	Joined func(node int, name string)
 	Opened func(a plan.ActorID, incarnation int, r plan.Round)
+	// Referee says for all nodes whether faults strike. Nil where there are none.
+	Referee Referee
 }
 
 // Coordinator watches over the nodes and actors of a run. It lives on node 0, where the trainer is.
@@ -125,8 +127,8 @@ func (n *Node) Coordinate(o Coordination) (*Coordinator, error) {
 		phase:   messages.Phase_PHASE_GATHERING,
 		members: make([]*memberState, o.Nodes),
 		silence: newSilence(o.Heartbeat, o.Suspect),
-		stall:   stall{deadline: o.Deadline},
-		began:   time.Now(),
+		stall:   stall{deadline: o.Deadline, interval: o.Heartbeat},
+		began:   n.Now(),
 		tell:    tellNews,
 		changed: make(chan struct{}),
 	}
@@ -150,8 +152,9 @@ func (c *Coordinator) open() error {
 	c.control = x
 	err = errors.Join(
 		x.subscribe(helloSubject, c.hello),
+		x.subscribe(reachedSubject, c.reached),
 		x.subscribe(heartbeatSubject, func(m *messages.Control, _ *nats.Msg) {
-			if h := m.GetHeartbeat(); h != nil {
+			if h := m.GetHeartbeat(); h != nil && !c.valve().shut(int(h.Node)) {
 				c.heartbeat(m.Session, h)
 			}
 		}),
@@ -167,13 +170,18 @@ func (c *Coordinator) run() {
 	defer close(c.done)
 	ticker := time.NewTicker(c.options.Heartbeat)
 	defer ticker.Stop()
+	var news <-chan struct{}
+	if c.options.Referee != nil {
+		news = c.options.Referee.News()
+	}
 	for {
 		c.beat()
 		select {
 		case <-c.stop:
 			return
+		case <-news:
 		case <-ticker.C:
-			c.look(time.Now())
+			c.look(c.node.Now())
 		}
 	}
 }
@@ -185,6 +193,9 @@ func (c *Coordinator) beat() {
 	c.mu.Lock()
 	b := &messages.Beat{Phase: c.phase, Reason: c.reason, Table: c.node.directory.table(c.version), Fenced: c.fenced, Attempt: c.node.options.Attempt, Again: c.again}
 	c.mu.Unlock()
+	if c.options.Referee != nil {
+		b.Strikes = protoStrikes(c.options.Referee.Strikes())
+	}
 	c.control.publish(beatSubject, &messages.Control{Body: &messages.Control_Beat{Beat: b}})
 }
 
@@ -197,7 +208,7 @@ func (c *Coordinator) look(now time.Time) {
 	lost := c.silence.check(now)
 	for _, i := range sorted(lost) {
 		m := c.members[i]
-		if !c.doubts.ask(&m.doubt, m.address, lost[i], func(err error) { c.answered(i, m, err) }) {
+		if !c.doubts.ask(&m.doubt, i, m.address, lost[i], func(err error) { c.answered(i, m, err) }) {
 			tell = append(tell, c.silent(i, nil))
 		}
 	}
@@ -227,7 +238,7 @@ func (c *Coordinator) answered(i int, m *memberState, err error) {
 	switch {
 	case m.gone || !m.doubt.open(): // it was heard
 	case err == nil:
-		c.silence.hear(i, time.Now())
+		c.silence.hear(i, c.node.Now())
 		c.node.log("%s is silent for %s, but its server answers: it is waited for", m.name, m.doubt.silent.Round(time.Millisecond))
 	default:
 		tell = c.silent(i, err)
@@ -306,7 +317,7 @@ func (c *Coordinator) wake() {
 
 // heartbeat takes what a node says of itself.
 func (c *Coordinator) heartbeat(session string, h *messages.Heartbeat) {
-	for _, tell := range c.take(session, h, time.Now()) {
+	for _, tell := range c.take(session, h, c.node.Now()) {
 		tell()
 	}
 }

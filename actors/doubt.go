@@ -35,9 +35,9 @@ func newDoubts(s *Server, limit time.Duration) doubts {
 	return doubts{s, limit, ctx, cancel, new(sync.WaitGroup)}
 }
 
-// ask asks who has been silent for some time more, at an address, and has told told what came of it: nil for an answer. The
+// ask asks a node that has been silent for some time more, at an address, and has told told what came of it: nil for an answer. The
 // result is false when there is nothing to ask, or no more.
-func (x doubts) ask(d *doubt, address string, silent time.Duration, told func(error)) bool {
+func (x doubts) ask(d *doubt, node int, address string, silent time.Duration, told func(error)) bool {
 	d.silent += silent
 	if address == "" || d.asked == mostDoubts {
 		return false
@@ -46,7 +46,11 @@ func (x doubts) ask(d *doubt, address string, silent time.Duration, told func(er
 	x.pending.Go(func() {
 		ctx, cancel := context.WithTimeout(x.ctx, x.limit)
 		defer cancel()
-		if err := x.server.answers(ctx, address); x.ctx.Err() == nil {
+		err := x.server.options.Valve.pass(ctx, node)
+		if err == nil {
+			err = x.server.answers(ctx, address)
+		}
+		if x.ctx.Err() == nil {
 			told(err)
 		}
 	})

@@ -68,19 +68,19 @@ func TestDoubts(t *testing.T) {
 	told := make(chan error, 1)
 	tell := func(err error) { told <- err }
 	for i := range mostDoubts {
-		if !x.ask(&d, s.Addr(), time.Second, tell) || !d.open() {
+		if !x.ask(&d, 1, s.Addr(), time.Second, tell) || !d.open() {
 			t.Fatalf("question %d is not asked", i)
 		}
 		if err := receive(t, told, "answer"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if x.ask(&d, s.Addr(), time.Second, tell) || d.silent != (mostDoubts+1)*time.Second {
+	if x.ask(&d, 1, s.Addr(), time.Second, tell) || d.silent != (mostDoubts+1)*time.Second {
 		t.Fatalf("it is asked for ever: %+v", d)
 	}
 	for _, address := range []string{other.Addr(), gone.Addr(), newTalker(t, "HTTP/1.1 400 Bad Request\r\n")} {
 		d = doubt{}
-		if !x.ask(&d, address, time.Second, tell) {
+		if !x.ask(&d, 1, address, time.Second, tell) {
 			t.Fatal("not asked")
 		}
 		if err := receive(t, told, "answer"); err == nil {
@@ -88,7 +88,7 @@ func TestDoubts(t *testing.T) {
 		}
 	}
 	d = doubt{}
-	if x.ask(&d, usable("0.0.0.0:7400"), time.Second, tell) || x.ask(&d, usable("[::]:7400"), time.Second, tell) {
+	if x.ask(&d, 1, usable("0.0.0.0:7400"), time.Second, tell) || x.ask(&d, 1, usable("[::]:7400"), time.Second, tell) {
 		t.Error("nowhere is asked")
 	}
 	if usable("10.0.0.1:7400") == "" {
@@ -103,7 +103,7 @@ func TestDoubts(t *testing.T) {
 	short := newDoubts(s, 50*time.Millisecond)
 	defer short.end()
 	d = doubt{}
-	short.ask(&d, mute.Addr().String(), time.Second, tell)
+	short.ask(&d, 1, mute.Addr().String(), time.Second, tell)
 	if err := receive(t, told, "answer"); err == nil || errors.Is(err, errStranger) {
 		t.Error(fmt.Sprint("silence is an answer: ", err))
 	}

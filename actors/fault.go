@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"time"
 
 	"github.com/troupe-train/troupe/actors/machine"
@@ -15,6 +16,22 @@ type Faults interface {
 	Op(a plan.ActorID, r plan.Round, op *plan.Op) Harm
 	// Message is asked of a message that is being sent.
 	Message(n machine.Name) MessageHarm
+	// Struck is told of the strikes that nodes are to see to, again and again. What concerns this node is done once.
+	Struck(s Strikes)
+}
+
+// errAsked is the value of a panic that a fault asks for. Where it happens says nothing.
+var errAsked = errors.New("a fault that was asked for")
+
+// Harm does harm to an actor that lives on this node, whatever it does: it is killed at once, the rest befalls its next operation.
+// It reports whether the actor lives here.
+func (n *Node) Harm(a plan.ActorID, h Harm) bool {
+	s := n.local(a)
+	if s == nil || n.over(s) {
+		return false
+	}
+	s.address.tell(h)
+	return true
 }
 
 // Harm is what happens to an actor. The zero value is none.
@@ -44,17 +61,45 @@ func (s *shell) strike(r plan.Round, op *plan.Op) Harm {
 	if f == nil || s.dead || s.closing {
 		return Harm{}
 	}
-	h := f.Op(s.id, r, op)
+	h := f.Op(s.id, r, op).And(s.owed)
+	s.owed = Harm{}
 	if h.Kill {
-		s.dead, s.killed = true, true
-		s.broken.Store(true)
-		s.fail(machine.Fail{Round: r, Op: op.String(), Cause: errKilled})
+		s.kill(r, op.String())
 	}
 	if op.Kind == plan.Send || op.Kind == plan.Receive {
 		if h.Panic {
-			panic("a fault that was asked for")
+			panic(errAsked)
 		}
 		wait(s.retired, h.Hang)
+	}
+	return h
+}
+
+// harm is done to the actor wherever it is.
+func (s *shell) harm(h Harm) {
+	switch {
+	case s.dead || s.closing:
+	case h.Kill:
+		w := s.actor.Machine.Waiting()
+		s.kill(w.Round, w.Op)
+	default:
+		s.owed = s.owed.And(h)
+	}
+}
+
+func (s *shell) kill(r plan.Round, op string) {
+	s.dead, s.killed = true, true
+	s.broken.Store(true)
+	s.fail(machine.Fail{Round: r, Op: op, Cause: errKilled})
+}
+
+// And is both harms.
+func (h Harm) And(o Harm) Harm {
+	h.Kill, h.Panic, h.Slow = h.Kill || o.Kill, h.Panic || o.Panic, max(h.Slow, o.Slow)
+	if h.Hang < 0 || o.Hang < 0 {
+		h.Hang = -1
+	} else {
+		h.Hang += o.Hang
 	}
 	return h
 }
@@ -62,7 +107,7 @@ func (s *shell) strike(r plan.Round, op *plan.Op) Harm {
 func (h Harm) before(retired <-chan struct{}) {
 	wait(retired, h.Hang)
 	if h.Panic {
-		panic("a fault that was asked for")
+		panic(errAsked)
 	}
 }
 
@@ -96,6 +141,13 @@ func (s *shell) waylay(m machine.Message) bool {
 		return false
 	}
 	h := f.Message(m.Name)
+	if h.Corrupt {
+		if at, _ := s.node.directory.get(m.Name.To); at.node != s.node.options.Index && s.node.transport != nil {
+			s.node.transport.bend(m.Name)
+		} else {
+			s.node.log("fault: no bit of %s is bent: it does not go over a wire", m.Name)
+		}
+	}
 	if h.Duplicate {
 		s.later(m, 0)
 	}

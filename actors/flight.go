@@ -42,7 +42,7 @@ func (s *shell) flight(l machine.Launch, harm Harm) *flight {
 // run is on the stream.
 func (f *flight) run(k device.Kernels) (err error) {
 	s := f.shell
-	f.began = time.Now()
+	f.began = s.node.Now()
 	if s.broken.Load() {
 		return errNotRun
 	}
@@ -51,8 +51,9 @@ func (f *flight) run(k device.Kernels) (err error) {
 	if f.own {
 		executor = s.finisher
 	}
+	began := time.Now() // harm lasts as long as the fault says, whatever the clock of the node
 	f.out, err = f.launch.Perform(k, executor)
-	f.harm.after(s.retired, time.Since(f.began))
+	f.harm.after(s.retired, time.Since(began))
 	return err
 }
 
@@ -66,7 +67,7 @@ func (f *flight) land(err error) {
 	s.drops.landed()
 	f.err = err
 	if !f.began.IsZero() {
-		f.elapsed = time.Since(f.began)
+		f.elapsed = s.node.options.Clock.since(f.began)
 	}
 	s.address.tell(f)
 }

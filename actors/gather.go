@@ -62,7 +62,7 @@ func (c *Coordinator) gathered(ctx context.Context) error {
 	before := ""
 	for quiet, tick := 0, false; ; {
 		c.mu.Lock()
-		list, complete := c.checklist(time.Now())
+		list, complete := c.checklist(c.node.Now())
 		lost, changed := c.lost, c.changed
 		if lost == nil && complete {
 			c.phase = messages.Phase_PHASE_RUNNING

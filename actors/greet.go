@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/troupe-train/troupe/messages"
 	"github.com/troupe-train/troupe/plan"
 )
@@ -59,9 +61,13 @@ func (t *transport) greet(ctx context.Context, missing func([]string)) error {
 func (t *transport) question(ctx context.Context, a plan.ActorID) bool {
 	b, err := messages.AppendFrame(nil, readyHeader(t.node.options.Index, a, false), nil)
 	for patience := firstAnswer; err == nil; patience = min(2*patience, lastAnswer) {
-		once, cancel := context.WithTimeout(ctx, patience)
-		m, asked := t.data.RequestWithContext(once, t.subject(a, 0), b)
-		cancel()
+		var m *nats.Msg
+		asked := errShut
+		if !t.shut(a) {
+			once, cancel := context.WithTimeout(ctx, patience)
+			m, asked = t.data.RequestWithContext(once, t.subject(a, 0), b)
+			cancel()
+		}
 		if asked == nil {
 			if f, err := messages.DecodeFrame(m.Data); err == nil {
 				if r := f.Header.GetReady(); r != nil && r.Answer && r.Actor == string(a) {

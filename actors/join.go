@@ -36,6 +36,8 @@ type Welcome struct {
 	Nodes int
 	// Attempt is the number of the attempt at the run, which Options of the node must have.
 	Attempt uint64
+	// Struck is how many strikes of faults there were before.
+	Struck int
 	// Late says that the run has begun. The node has no actors, wherever Placement puts them, until it is given some.
 	Late bool
 }

@@ -219,7 +219,7 @@ func (s *sender[M]) acknowledge(g grant, now time.Time) []M {
 			s.deadline = now.Add(s.timeout)
 		}
 		s.alone = false
-	} else if g.gap && s.cursor > s.acked && now.Sub(s.answered) >= gapPause {
+	} else if pause := now.Sub(s.answered); g.gap && s.cursor > s.acked && (pause >= gapPause || pause < 0) {
 		s.answered = now
 		s.cursor = s.acked
 		s.alone = false
@@ -232,7 +232,8 @@ func (s *sender[M]) acknowledge(g grant, now time.Time) []M {
 
 // tick lets time pass. After it, take may have something.
 func (s *sender[M]) tick(now time.Time) {
-	if s.deadline.IsZero() || now.Before(s.deadline) {
+	// A deadline that lies further away than the timeout was set before the clock went back.
+	if left := s.deadline.Sub(now); s.deadline.IsZero() || left > 0 && left <= s.timeout {
 		return
 	}
 	s.timeout = min(2*s.timeout, resendMax)

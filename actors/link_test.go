@@ -298,6 +298,28 @@ func TestLinkToANewReceiver(t *testing.T) {
 	w.settle(t)
 }
 
+// TestLinkWhoseClockGoesBack: what was to be sent again in a moment is, however far the clock has gone back.
+func TestLinkWhoseClockGoesBack(t *testing.T) {
+	for _, back := range []time.Duration{0, time.Second, time.Hour} {
+		w := newWire()
+		w.push(window / 2)
+		for w.take(t) {
+		}
+		before := len(w.to)
+		w.now = w.now.Add(-back)
+		for range int(2 * resendMin / tickEvery) {
+			w.now = w.now.Add(tickEvery)
+			w.sender.tick(w.now)
+			for w.take(t) {
+			}
+		}
+		if len(w.to) == before {
+			t.Errorf("nothing is sent again after the clock went back %s", back)
+		}
+		w.settle(t)
+	}
+}
+
 func TestLinkResendsAtOnceAfterAGap(t *testing.T) {
 	w := newWire()
 	w.push(3 * chunkBytes)

@@ -52,6 +52,9 @@ type Member struct {
 	ended error
 }
 
+// now is the time by which the node decides.
+func (m *Member) now() time.Time { return m.server.options.Clock.Now() }
+
 // Index is the number of the node.
 func (m *Member) Index() int { return m.index }
 
@@ -76,11 +79,11 @@ func (m *Member) run() {
 		}
 		m.say()
 		m.mu.Lock()
-		if silent, lost := m.silence.check(time.Now())[0]; lost {
+		if silent, lost := m.silence.check(m.now())[0]; lost {
 			switch {
 			case m.newest > m.welcome.Attempt: // its coordinator has ended while this node did not hear it
 				m.end(ErrAgain)
-			case !m.doubts.ask(&m.doubt, m.server.options.Join, silent, m.answered):
+			case !m.doubts.ask(&m.doubt, 0, m.server.options.Join, silent, m.answered):
 				m.silent()
 			}
 		}
@@ -95,7 +98,7 @@ func (m *Member) answered(err error) {
 	switch {
 	case m.over || !m.doubt.open(): // it was heard
 	case err == nil:
-		m.silence.hear(0, time.Now())
+		m.silence.hear(0, m.now())
 	default:
 		m.silent()
 	}
@@ -128,14 +131,20 @@ func (m *Member) say() {
 	if node != nil {
 		node.heartbeat(h)
 	}
+	if m.server.options.Valve.shut(0) {
+		return
+	}
 	m.control.publish(heartbeatSubject, &messages.Control{Body: &messages.Control_Heartbeat{Heartbeat: h}})
 }
 
 // hear takes a beat of the coordinator.
 func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	b := c.GetBeat()
-	if b == nil {
+	if b == nil || m.server.options.Valve.shut(0) {
 		return
+	}
+	if c.Session == m.coordinator {
+		m.struck(b.Strikes)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +156,7 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	if m.over {
 		return
 	}
-	m.silence.hear(0, time.Now())
+	m.silence.hear(0, m.now())
 	m.doubt = doubt{}
 	if slices.Contains(b.Fenced, m.control.session) {
 		m.end(fmt.Errorf("actors: %s: %w, and its actors live elsewhere", m.hello.Name, ErrFenced))

@@ -38,6 +38,8 @@ type Options struct {
 	Exit  func(id plan.ActorID, leftBehind bool)
 	// Faults does harm on purpose. Nil does none.
 	Faults Faults
+	// Clock is that of the server if it is nil and there is one.
+	Clock *Clock
 	// Log gets lines for people; nil throws them away. Calls come from many goroutines.
 	Log func(line string)
 }
@@ -107,6 +109,12 @@ func NewNode(o Options) (*Node, error) {
 	}
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 4 << 30
+	}
+	if o.Server != nil {
+		o.Server.options.Valve.is(o.Index)
+		if o.Clock == nil {
+			o.Clock = o.Server.options.Clock
+		}
 	}
 	n := &Node{
 		options:   o,
@@ -327,7 +335,7 @@ func (n *Node) Stats() []Stats {
 		if n.transport != nil {
 			all[i].Unacknowledged, all[i].Resent = n.transport.linksOf(s.id)
 		}
-		s.ledger.ask(time.Now())
+		s.ledger.ask(n.Now())
 		s.address.tell(look{})
 	}
 	return all
@@ -411,5 +419,8 @@ func (n *Node) quiesce(ctx context.Context, shells []*shell) []error {
 	}
 	return errs
 }
+
+// Now is the time by which the node decides.
+func (n *Node) Now() time.Time { return n.options.Clock.Now() }
 
 func (n *Node) log(format string, args ...any) { n.options.Log(fmt.Sprintf(format, args...)) }

@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -39,6 +38,9 @@ func (t *transport) receive(s *shell, m *nats.Msg) {
 		t.refuse(s, err)
 		return
 	}
+	if t.valve != nil && t.valve.closed.Load() && t.valve.shut(t.sender(f.Header)) {
+		return
+	}
 	switch body := f.Header.Body.(type) {
 	case *messages.Header_Chunk:
 		err = t.receiveChunk(s, body.Chunk, f.Data)
@@ -52,6 +54,23 @@ func (t *transport) receive(s *shell, m *nats.Msg) {
 	if err != nil {
 		t.refuse(s, err)
 	}
+}
+
+// sender is the node that a frame comes from, as far as this one knows.
+func (t *transport) sender(h *messages.Header) int {
+	from := ""
+	switch body := h.Body.(type) {
+	case *messages.Header_Chunk:
+		from = body.Chunk.Name.From
+	case *messages.Header_Acknowledgement:
+		from = body.Acknowledgement.Edge.To
+	case *messages.Header_Probe:
+		from = body.Probe.Edge.From
+	case *messages.Header_Ready:
+		return int(body.Ready.Node)
+	}
+	l, _ := t.node.directory.get(plan.ActorID(from))
+	return l.node
 }
 
 // refuse counts a frame that is not legal here, and logs the first of its kind. It disturbs nothing:
@@ -240,7 +259,7 @@ func (t *transport) settle(e edge, g grant) ([]machine.Message, error) {
 		t.counts[fencedFrames]++ // the link has ended
 		return nil, nil
 	}
-	whole := o.sender.acknowledge(g, time.Now())
+	whole := o.sender.acknowledge(g, t.node.Now())
 	t.schedule(o)
 	return whole, nil
 }

@@ -34,6 +34,9 @@ type ServerOptions struct {
 	Join string
 	// Log gets lines for people; nil throws them away.
 	Log func(line string)
+	// Valve and Clock are for faults to strike. They outlive the server, and nil ones are not struck.
+	Valve *Valve
+	Clock *Clock
 }
 
 // Errors of StartServer and Join that callers act on.
@@ -142,6 +145,10 @@ const maxPayload = max(messages.MaxFrame, messages.MaxControl)
 
 // Addr is the host:port that others join.
 func (s *Server) Addr() string { return s.addr }
+
+// Valve and Clock are those of the options.
+func (s *Server) Valve() *Valve { return s.options.Valve }
+func (s *Server) Clock() *Clock { return s.options.Clock }
 
 // Close ends the server and its connections.
 func (s *Server) Close() {

@@ -32,6 +32,8 @@ type shell struct {
 	dead, killed, closing bool
 	// told says that the trainer knows of a failure; the first is the cause, the others follow from it.
 	told bool
+	// owed is harm for the next operation.
+	owed Harm
 	// launched counts operations.
 	launched uint64
 	// drops wait for operations to complete.
@@ -89,7 +91,7 @@ func (s *shell) receive(message any) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.dead = true
-			s.node.log("%s panicked: %v\n%s", s.id, v, debug.Stack())
+			s.node.log("%s panicked: %v%s", s.id, v, stack(v, debug.Stack()))
 			round, at := occasion(message)
 			s.fail(machine.Fail{Round: round, Op: at, Cause: fmt.Errorf("panic: %v", v)})
 		}
@@ -113,7 +115,9 @@ func (s *shell) receive(message any) {
 	case noRoom:
 		s.fail(machine.Fail{Round: m.name.Round, Op: fmt.Sprintf("receive %s from %s", m.name.Value, m.name.From), Cause: m.err})
 	case look:
-		s.look(time.Now())
+		s.look(s.node.Now())
+	case Harm:
+		s.harm(m)
 	case quit:
 		s.closing = true
 		close(m.heard)
@@ -156,7 +160,7 @@ func (s *shell) handle(e machine.Event) {
 	for _, e := range effects {
 		s.perform(e)
 	}
-	if now := time.Now(); now.Sub(s.looked) >= lookEvery {
+	if now := s.node.Now(); now.Sub(s.looked) >= lookEvery {
 		s.look(now)
 	}
 }
@@ -175,7 +179,7 @@ func (s *shell) perform(e machine.Effect) {
 		s.fail(e)
 	case machine.Committed:
 		// A machine says so when it opens a round.
-		s.ledger.open(e.Round, time.Now())
+		s.ledger.open(e.Round, s.node.Now())
 		if s.actor.Incarnation > 0 {
 			s.node.failures.kick() // how far a recovery is, others want to know soon
 		}
@@ -262,7 +266,7 @@ func (s *shell) report(f *flight) machine.Completed {
 }
 
 func (s *shell) actorReport(r plan.Round) *messages.ActorReport {
-	round, all, elapsed, window := s.ledger.inRound(time.Now())
+	round, all, elapsed, window := s.ledger.inRound(s.node.Now())
 	return &messages.ActorReport{
 		Actor:     string(s.id),
 		Node:      s.node.options.Name,
@@ -297,10 +301,18 @@ func (s *shell) refused(r machine.Refused) {
 	}
 }
 
+// stack is what is told of where a panic was: nothing if a fault asked for it.
+func stack(v any, trace []byte) string {
+	if v == errAsked {
+		return ""
+	}
+	return "\n" + string(trace)
+}
+
 // fail tells the trainer, once.
 func (s *shell) fail(f machine.Fail) {
 	if p := (*device.Panic)(nil); errors.As(f.Cause, &p) {
-		s.node.log("%s panicked at %s: %v\n%s", s.id, f.Op, p.Value, p.Stack)
+		s.node.log("%s panicked at %s: %v%s", s.id, f.Op, p.Value, stack(p.Value, p.Stack))
 	}
 	if s.told {
 		return
@@ -314,7 +326,7 @@ func (s *shell) fail(f machine.Fail) {
 }
 
 func (s *shell) stats() Stats {
-	x := s.ledger.read(time.Now())
+	x := s.ledger.read(s.node.Now())
 	x.Peak, x.Held = s.actor.Account.Peak(), s.actor.Account.Held()
 	return x
 }

@@ -8,7 +8,8 @@ import (
 // silence finds who has not been heard of for too long. It is pure: time comes in.
 //
 // A pause of its own process is not the silence of the others: when two checks lie further apart
-// than they should, everybody is given the difference.
+// than they should, as they also do when the clock has jumped, everybody is given the difference. Nobody was heard later than
+// now: who was heard before the clock went back, or after a pause and before the check, is watched from now on.
 type silence struct {
 	interval time.Duration
 	limit    time.Duration
@@ -36,6 +37,9 @@ func (s *silence) check(now time.Time) map[int]time.Duration {
 	s.checked = now
 	var lost map[int]time.Duration
 	for who, at := range s.heard {
+		if at.After(now) {
+			s.heard[who] = now
+		}
 		if d := now.Sub(at); d > s.limit {
 			if lost == nil {
 				lost = map[int]time.Duration{}

@@ -16,9 +16,12 @@ type lifeOf struct {
 	incarnation int
 }
 
-// stall finds that nothing moves any more. It is pure: time comes in.
+// stall finds that nothing moves any more. It is pure: time comes in. When two looks lie further apart than twice the interval,
+// the time between does not count: whoever looks did not live through it.
 type stall struct {
 	deadline time.Duration
+	interval time.Duration // between looks; 0 if they come at any time
+	looked   time.Time
 	progress map[lifeOf]uint64
 	since    time.Time
 	// told counts how often it was found that nothing moves.
@@ -33,6 +36,13 @@ func (s *stall) look(all []Stats, now time.Time) bool {
 	for _, a := range all {
 		progress[lifeOf{a.Actor, a.Incarnation}] = a.Progress
 		open = open || a.Wait.Op != ""
+	}
+	if pause := now.Sub(s.looked) - 2*s.interval; s.interval > 0 && !s.looked.IsZero() && pause > 0 {
+		s.since = s.since.Add(pause)
+	}
+	s.looked = now
+	if s.since.After(now) { // the clock has gone back
+		s.since = now
 	}
 	if !maps.Equal(progress, s.progress) || !open || s.since.IsZero() {
 		s.progress, s.since = progress, now

@@ -181,7 +181,7 @@ func (l *ledger) inRound(now time.Time) (round, all Stats, elapsed, window time.
 		round.Moved[t] -= l.before.Moved[t]
 	}
 	if !l.opened.IsZero() {
-		elapsed = now.Sub(l.opened)
+		elapsed = max(0, now.Sub(l.opened)) // a clock may go back
 	}
-	return round, l.stats, elapsed, l.last.Sub(l.first)
+	return round, l.stats, elapsed, max(0, l.last.Sub(l.first))
 }

@@ -34,9 +34,11 @@ type transport struct {
 	outs   map[edge]*outlet
 	ins    map[edge]*inlet
 	ears   map[plan.ActorID]*listener
-	ready  []*outlet         // that may have something to send
-	due    []*inlet          // that may have something to acknowledge
-	counts map[string]uint64 // refused frames and other trouble, by kind
+	ready  []*outlet             // that may have something to send
+	due    []*inlet              // that may have something to acknowledge
+	counts map[string]uint64     // refused frames and other trouble, by kind
+	bent   map[machine.Name]bool // messages of which a fault bends the next chunk
+	valve  *Valve
 }
 
 // edge is the way from one actor to another.
@@ -73,6 +75,8 @@ func newTransport(n *Node, s *Server) (*transport, error) {
 		ins:    map[edge]*inlet{},
 		ears:   map[plan.ActorID]*listener{},
 		counts: map[string]uint64{},
+		bent:   map[machine.Name]bool{},
+		valve:  s.options.Valve,
 	}
 	c, err := s.connect(dataAccount, func(err error) { t.trouble("connection", err) })
 	if err != nil {
@@ -135,6 +139,22 @@ func (t *transport) send(m machine.Message) error {
 		release(m)
 	}
 	return nil
+}
+
+// shut reports whether the valve is shut between this node and that of an actor.
+func (t *transport) shut(a plan.ActorID) bool {
+	if t.valve == nil || !t.valve.closed.Load() {
+		return false
+	}
+	l, _ := t.node.directory.get(a)
+	return t.valve.shut(l.node)
+}
+
+// bend has a bit of the next chunk of a message be wrong on the wire.
+func (t *transport) bend(n machine.Name) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bent[n] = true
 }
 
 // bytesOf returns the bytes of a payload.
@@ -206,7 +226,7 @@ func (t *transport) write() {
 func (t *transport) tick() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := t.node.Now()
 	for _, o := range t.outs {
 		if !o.sender.idle() {
 			o.sender.tick(now)
@@ -224,8 +244,8 @@ func (t *transport) step(buffer *[]byte) bool {
 		in.queued = false
 		g, ok := in.receiver.grant()
 		t.mu.Unlock()
-		if ok {
-			t.publish(buffer, t.subject(in.edge.from, senderOf(g.epoch)), acknowledgement(in.edge, g), nil)
+		if ok && !t.shut(in.edge.from) {
+			t.publish(buffer, t.subject(in.edge.from, senderOf(g.epoch)), acknowledgement(in.edge, g), nil, false)
 		}
 		return true
 	}
@@ -240,7 +260,7 @@ func (t *transport) step(buffer *[]byte) bool {
 		t.mu.Unlock()
 		return true
 	}
-	c, ok := o.sender.take(time.Now())
+	c, ok := o.sender.take(t.node.Now())
 	if !ok {
 		t.mu.Unlock()
 		return true
@@ -251,14 +271,24 @@ func (t *transport) step(buffer *[]byte) bool {
 		p.Retain() // an acknowledgement may release the link's own at any moment
 	}
 	epoch := o.sender.epoch
+	bend := t.bent[c.message.Name]
+	if bend {
+		delete(t.bent, c.message.Name)
+	}
 	t.mu.Unlock()
+	if t.shut(o.edge.to) {
+		if p != nil {
+			p.Release()
+		}
+		return true
+	}
 	if c.probe {
-		t.publish(buffer, t.subject(o.edge.to, receiverOf(epoch)), probe(o.edge, epoch), nil)
+		t.publish(buffer, t.subject(o.edge.to, receiverOf(epoch)), probe(o.edge, epoch), nil, false)
 		return true
 	}
 	view, err := bytesOf(p)
 	if err == nil {
-		t.publish(buffer, t.subject(o.edge.to, receiverOf(epoch)), chunkHeader(c, epoch), view[c.offset:c.offset+c.bytes])
+		t.publish(buffer, t.subject(o.edge.to, receiverOf(epoch)), chunkHeader(c, epoch), view[c.offset:c.offset+c.bytes], bend)
 	}
 	if p != nil {
 		p.Release()
@@ -266,10 +296,13 @@ func (t *transport) step(buffer *[]byte) bool {
 	return true
 }
 
-// publish sends a frame. What does not leave is sent again by its link.
-func (t *transport) publish(buffer *[]byte, subject string, h *messages.Header, data []byte) {
+// publish sends a frame, or with bend one of which a bit is wrong. What does not leave is sent again by its link.
+func (t *transport) publish(buffer *[]byte, subject string, h *messages.Header, data []byte, bend bool) {
 	b, err := messages.AppendFrame((*buffer)[:0], h, data)
 	*buffer = b
+	if err == nil && bend {
+		b[len(b)-1] ^= 1
+	}
 	if err == nil {
 		err = t.data.Publish(subject, b)
 	}

@@ -68,6 +68,42 @@ func TestOwnPauseIsNotTheirSilence(t *testing.T) {
 	})
 }
 
+// TestClockGoesBack: who is silent, and that nothing moves, is found in its time when the clock has jumped forward or back, before
+// or after somebody was heard, and not before.
+func TestClockGoesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const interval = 100 * time.Millisecond
+		now := time.Unix(1e6, 0)
+		s := newSilence(interval, 5)
+		stalls := stall{deadline: 5 * interval, interval: interval}
+		all := []Stats{waiting(stage0, machine.Wait{Op: "forward"}, 1)}
+		jumped := false
+		s.hear(1, now)
+		s.check(now)
+		stalls.look(all, now)
+		for i := range 30 {
+			if i < 15 {
+				s.hear(1, now)
+				all[0].Progress++
+			}
+			if i < 16 && rapid.Bool().Draw(t, "jumps") {
+				now = now.Add(time.Duration(rapid.IntRange(-100000, 100000).Draw(t, "ms")) * time.Millisecond)
+				jumped = true
+			}
+			lost, stalled := s.check(now), stalls.look(all, now)
+			if i < 18 && (len(lost) > 0 || stalled) {
+				t.Fatalf("look %d: lost %v, stalled %v", i, lost, stalled)
+			}
+			if i == 24 && jumped {
+				if _, watched := s.heard[1]; watched || stalls.told == 0 {
+					t.Fatalf("silence was found: %v; stalls: %d", !watched, stalls.told)
+				}
+			}
+			now = now.Add(interval)
+		}
+	})
+}
+
 func waiting(actor plan.ActorID, w machine.Wait, progress uint64) Stats {
 	return Stats{Actor: actor, Wait: w, Progress: progress}
 }

@@ -13,10 +13,10 @@ import (
 // hello lets a node in, or says why not. It says nothing when another attempt begins: that is who answers then.
 func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 	h := x.GetHello()
-	if h == nil || m.Reply == "" {
+	if h == nil || m.Reply == "" || h.Node > 0 && c.valve().shut(int(h.Node)) {
 		return
 	}
-	w := c.welcome(x.Session, h, time.Now())
+	w := c.welcome(x.Session, h, c.node.Now())
 	if w == nil {
 		return
 	}
@@ -55,11 +55,16 @@ func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) 
 	c.silence.hear(i, now)
 	m.doubt = doubt{}
 	w := c.options.Welcome
+	struck := 0
+	if c.options.Referee != nil {
+		struck = c.options.Referee.Strikes().Until()
+	}
 	return &messages.Welcome{
 		Node: uint32(i), Nodes: uint32(c.options.Nodes), Job: w.Job, Options: w.Options,
 		Fingerprint: w.Fingerprint, Placement: protoPlacement(w.Placement),
 		HeartbeatNs: int64(c.options.Heartbeat), Suspect: uint32(c.options.Suspect),
 		Late: m.late, Table: c.node.directory.table(c.version), Attempt: w.Attempt,
+		Struck: uint64(struck),
 	}
 }
 
@@ -119,7 +124,7 @@ func (c *Coordinator) seat(session string, h *messages.Hello) (node int, refusal
 		return int(h.Node), "", 0
 	}
 	for i := 1; i <= most; i++ {
-		if !taken(i) {
+		if !taken(i) && !c.valve().shut(i) {
 			return i, "", 0
 		}
 	}

@@ -15,6 +15,8 @@ const (
 	// maxNodes is more than a run can have, maxWord the most bytes of a name.
 	maxNodes = 1 << 20
 	maxWord  = 256
+	// maxFaults is more than a list of faults has.
+	maxFaults = 1 << 20
 )
 
 // EncodeControl encodes a control message behind a version and a checksum. It must name its job, session and sequence.
@@ -82,7 +84,14 @@ func (c *Control) check() error {
 		if p := body.Beat.Phase; p <= Phase_PHASE_UNKNOWN || p > Phase_PHASE_STOPPING {
 			return bad("field out of range", "phase %d", p)
 		}
-		return body.Beat.Table.check()
+		return first(body.Beat.Table.check(), body.Beat.Strikes.check())
+	case *Control_Reached:
+		if r := body.Reached; r.Node == 0 || r.Node > maxNodes || r.Fault > maxFaults {
+			return bad("field out of range", "node %d, fault %d", r.Node, r.Fault)
+		}
+		return nil
+	case *Control_Verdict:
+		return nil
 	}
 	return bad("control message without a body", "")
 }
@@ -142,6 +151,16 @@ func (t *Table) check() error {
 		}
 		if err := first(checkID("actor", l.Actor), l.Round.check()); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// check is fine with no strikes.
+func (s *Strikes) check() error {
+	for _, f := range s.GetFaults() {
+		if f > maxFaults {
+			return bad("field out of range", "fault %d", f)
 		}
 	}
 	return nil

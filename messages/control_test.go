@@ -22,7 +22,9 @@ func said() []*Control {
 		{Body: &Control_Heartbeat{Heartbeat: &Heartbeat{Node: 1, State: State_STATE_READY,
 			Actors:   []*ActorStatus{{Actor: "stage.p0.d0", Wait: &Wait{Round: round, Op: "forward"}, Opened: round, Sent: []int64{1, 2, 3, 4, 5}}},
 			Failures: []*Failure{{Actor: "stage.p0.d0", Round: round, Cause: "a panic"}}}}},
-		{Body: &Control_Beat{Beat: &Beat{Phase: Phase_PHASE_RUNNING, Fenced: []string{"b"}}}},
+		{Body: &Control_Beat{Beat: &Beat{Phase: Phase_PHASE_RUNNING, Fenced: []string{"b"}, Strikes: &Strikes{Forgotten: 2, Faults: []uint32{0, 3}}}}},
+		{Body: &Control_Reached{Reached: &Reached{Node: 1, Fault: 2, Count: 3}}},
+		{Body: &Control_Verdict{Verdict: &Verdict{Strikes: true}}},
 	}
 	for i, c := range all {
 		c.Job, c.Session, c.Sequence = "job", "a", uint64(i)+1
@@ -85,6 +87,9 @@ func TestBadControl(t *testing.T) {
 		{"opened in no phase", 2, func(c *Control) { c.GetHeartbeat().Actors[0].Opened.Phase = 256 }, "field out of range"},
 		{"failure of a long name", 2, func(c *Control) { c.GetHeartbeat().Failures[0].Actor = strings.Repeat("x", 257) }, "field out of range"},
 		{"phase unknown", 3, func(c *Control) { c.GetBeat().Phase = 4 }, "field out of range"},
+		{"strike of no fault", 3, func(c *Control) { c.GetBeat().Strikes.Faults[1] = 1<<20 + 1 }, "field out of range"},
+		{"question of the coordinator", 4, func(c *Control) { c.GetReached().Node = 0 }, "field out of range"},
+		{"question of no fault", 4, func(c *Control) { c.GetReached().Fault = 1<<20 + 1 }, "field out of range"},
 		{"a field from elsewhere, deep inside", 2, func(c *Control) {
 			c.GetHeartbeat().Actors[0].Wait.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 		}, "unknown field"},

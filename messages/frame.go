@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version of the frames and of the control messages. Nodes of different versions do not work together.
-	Version = 2
+	Version = 3
 	// MaxHeader is the most bytes of a header, MaxData the most of the data of one frame.
 	MaxHeader = 4 << 10
 	MaxData   = 512 << 10

@@ -1222,7 +1222,9 @@ type Welcome struct {
 	Table *Table `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`
 	Room  Room   `protobuf:"varint,12,opt,name=room,proto3,enum=troupe.Room" json:"room,omitempty"`
 	// attempt counts the attempts at the run, from 1. Actors of different attempts do not hear each other.
-	Attempt       uint64 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt uint64 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// struck is how many strikes there were before: they are not for the node.
+	Struck        uint64 `protobuf:"varint,14,opt,name=struck,proto3" json:"struck,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1344,6 +1346,13 @@ func (x *Welcome) GetRoom() Room {
 func (x *Welcome) GetAttempt() uint64 {
 	if x != nil {
 		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Welcome) GetStruck() uint64 {
+	if x != nil {
+		return x.Struck
 	}
 	return 0
 }
@@ -1782,7 +1791,8 @@ type Beat struct {
 	// attempt is the one that this coordinator watches over: whoever is part of an older one joins again.
 	Attempt uint64 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// again says that the run stops because another attempt begins.
-	Again         bool `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`
+	Again         bool     `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`
+	Strikes       *Strikes `protobuf:"bytes,7,opt,name=strikes,proto3" json:"strikes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1859,6 +1869,177 @@ func (x *Beat) GetAgain() bool {
 	return false
 }
 
+func (x *Beat) GetStrikes() *Strikes {
+	if x != nil {
+		return x.Strikes
+	}
+	return nil
+}
+
+// Strikes are what faults do elsewhere than at the point at which they strike, in their order. Each node does what concerns it.
+type Strikes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// forgotten is the number of strikes before those in the list.
+	Forgotten uint64 `protobuf:"varint,1,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
+	// faults are numbers in the list of faults, from 0.
+	Faults        []uint32 `protobuf:"varint,2,rep,packed,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Strikes) Reset() {
+	*x = Strikes{}
+	mi := &file_troupe_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Strikes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Strikes) ProtoMessage() {}
+
+func (x *Strikes) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Strikes.ProtoReflect.Descriptor instead.
+func (*Strikes) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Strikes) GetForgotten() uint64 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
+}
+
+func (x *Strikes) GetFaults() []uint32 {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+// Reached says that the point of a fault has come on a node, and asks whether the fault strikes.
+type Reached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// fault is its number in the list of faults, from 0.
+	Fault uint32 `protobuf:"varint,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	// count counts the times that the node has asked this of the fault, from 0: a question that is asked again has its number.
+	Count         uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reached) Reset() {
+	*x = Reached{}
+	mi := &file_troupe_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reached) ProtoMessage() {}
+
+func (x *Reached) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reached.ProtoReflect.Descriptor instead.
+func (*Reached) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Reached) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Reached) GetFault() uint32 {
+	if x != nil {
+		return x.Fault
+	}
+	return 0
+}
+
+func (x *Reached) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Verdict answers a Reached.
+type Verdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// strikes: it does; else it has struck as often as it may.
+	Strikes       bool `protobuf:"varint,1,opt,name=strikes,proto3" json:"strikes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_troupe_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_troupe_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_troupe_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Verdict) GetStrikes() bool {
+	if x != nil {
+		return x.Strikes
+	}
+	return false
+}
+
 type Control struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -1867,6 +2048,8 @@ type Control struct {
 	//	*Control_Welcome
 	//	*Control_Heartbeat
 	//	*Control_Beat
+	//	*Control_Reached
+	//	*Control_Verdict
 	Body isControl_Body `protobuf_oneof:"body"`
 	Job  string         `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
 	// session is drawn anew by the sender each time that it joins, so that who comes again is told from who was there.
@@ -1879,7 +2062,7 @@ type Control struct {
 
 func (x *Control) Reset() {
 	*x = Control{}
-	mi := &file_troupe_proto_msgTypes[19]
+	mi := &file_troupe_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2074,7 @@ func (x *Control) String() string {
 func (*Control) ProtoMessage() {}
 
 func (x *Control) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[19]
+	mi := &file_troupe_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2087,7 @@ func (x *Control) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Control.ProtoReflect.Descriptor instead.
 func (*Control) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{19}
+	return file_troupe_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Control) GetBody() isControl_Body {
@@ -1945,6 +2128,24 @@ func (x *Control) GetBeat() *Beat {
 	if x != nil {
 		if x, ok := x.Body.(*Control_Beat); ok {
 			return x.Beat
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetReached() *Reached {
+	if x != nil {
+		if x, ok := x.Body.(*Control_Reached); ok {
+			return x.Reached
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetVerdict() *Verdict {
+	if x != nil {
+		if x, ok := x.Body.(*Control_Verdict); ok {
+			return x.Verdict
 		}
 	}
 	return nil
@@ -1991,6 +2192,14 @@ type Control_Beat struct {
 	Beat *Beat `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
 }
 
+type Control_Reached struct {
+	Reached *Reached `protobuf:"bytes,8,opt,name=reached,proto3,oneof"`
+}
+
+type Control_Verdict struct {
+	Verdict *Verdict `protobuf:"bytes,9,opt,name=verdict,proto3,oneof"`
+}
+
 func (*Control_Hello) isControl_Body() {}
 
 func (*Control_Welcome) isControl_Body() {}
@@ -1998,6 +2207,10 @@ func (*Control_Welcome) isControl_Body() {}
 func (*Control_Heartbeat) isControl_Body() {}
 
 func (*Control_Beat) isControl_Body() {}
+
+func (*Control_Reached) isControl_Body() {}
+
+func (*Control_Verdict) isControl_Body() {}
 
 // ActorReport is the payload of a Report: what an actor did in a round. Times are nanoseconds, sizes bytes.
 type ActorReport struct {
@@ -2026,7 +2239,7 @@ type ActorReport struct {
 
 func (x *ActorReport) Reset() {
 	*x = ActorReport{}
-	mi := &file_troupe_proto_msgTypes[20]
+	mi := &file_troupe_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2251,7 @@ func (x *ActorReport) String() string {
 func (*ActorReport) ProtoMessage() {}
 
 func (x *ActorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_troupe_proto_msgTypes[20]
+	mi := &file_troupe_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2264,7 @@ func (x *ActorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorReport.ProtoReflect.Descriptor instead.
 func (*ActorReport) Descriptor() ([]byte, []int) {
-	return file_troupe_proto_rawDescGZIP(), []int{20}
+	return file_troupe_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ActorReport) GetActor() string {
@@ -2223,7 +2436,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\x05round\x18\x04 \x01(\v2\r.troupe.RoundR\x05round\"L\n" +
 	"\x05Table\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
-	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\xd8\x03\n" +
+	"\x05lives\x18\x02 \x03(\v2\x13.troupe.IncarnationR\x05lives\"\xf0\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\arefusal\x18\x01 \x01(\tR\arefusal\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12\x14\n" +
@@ -2238,7 +2451,8 @@ const file_troupe_proto_rawDesc = "" +
 	" \x01(\bR\x04late\x12#\n" +
 	"\x05table\x18\v \x01(\v2\r.troupe.TableR\x05table\x12 \n" +
 	"\x04room\x18\f \x01(\x0e2\f.troupe.RoomR\x04room\x12\x18\n" +
-	"\aattempt\x18\r \x01(\x04R\aattempt\x1a:\n" +
+	"\aattempt\x18\r \x01(\x04R\aattempt\x12\x16\n" +
+	"\x06struck\x18\x0e \x01(\x04R\x06struck\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
@@ -2281,19 +2495,31 @@ const file_troupe_proto_rawDesc = "" +
 	"\amissing\x18\x06 \x03(\tR\amissing\x12\x18\n" +
 	"\aleaving\x18\a \x01(\tR\aleaving\x12\x14\n" +
 	"\x05unfit\x18\t \x01(\bR\x05unfit\x12\x1c\n" +
-	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\xb0\x01\n" +
+	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\xdb\x01\n" +
 	"\x04Beat\x12#\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\r.troupe.PhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
 	"\x05table\x18\x03 \x01(\v2\r.troupe.TableR\x05table\x12\x16\n" +
 	"\x06fenced\x18\x04 \x03(\tR\x06fenced\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x04R\aattempt\x12\x14\n" +
-	"\x05again\x18\x06 \x01(\bR\x05again\"\x84\x02\n" +
+	"\x05again\x18\x06 \x01(\bR\x05again\x12)\n" +
+	"\astrikes\x18\a \x01(\v2\x0f.troupe.StrikesR\astrikes\"?\n" +
+	"\aStrikes\x12\x1c\n" +
+	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x16\n" +
+	"\x06faults\x18\x02 \x03(\rR\x06faults\"I\n" +
+	"\aReached\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\rR\x04node\x12\x14\n" +
+	"\x05fault\x18\x02 \x01(\rR\x05fault\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"#\n" +
+	"\aVerdict\x12\x18\n" +
+	"\astrikes\x18\x01 \x01(\bR\astrikes\"\xde\x02\n" +
 	"\aControl\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.troupe.HelloH\x00R\x05hello\x12+\n" +
 	"\awelcome\x18\x02 \x01(\v2\x0f.troupe.WelcomeH\x00R\awelcome\x121\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x11.troupe.HeartbeatH\x00R\theartbeat\x12\"\n" +
-	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beat\x12\x10\n" +
+	"\x04beat\x18\x04 \x01(\v2\f.troupe.BeatH\x00R\x04beat\x12+\n" +
+	"\areached\x18\b \x01(\v2\x0f.troupe.ReachedH\x00R\areached\x12+\n" +
+	"\averdict\x18\t \x01(\v2\x0f.troupe.VerdictH\x00R\averdict\x12\x10\n" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x18\n" +
 	"\asession\x18\x06 \x01(\tR\asession\x12\x1a\n" +
 	"\bsequence\x18\a \x01(\x04R\bsequenceB\x06\n" +
@@ -2363,7 +2589,7 @@ func file_troupe_proto_rawDescGZIP() []byte {
 }
 
 var file_troupe_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_troupe_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_troupe_proto_goTypes = []any{
 	(Payload)(0),            // 0: troupe.Payload
 	(Room)(0),               // 1: troupe.Room
@@ -2388,11 +2614,14 @@ var file_troupe_proto_goTypes = []any{
 	(*Failure)(nil),         // 20: troupe.Failure
 	(*Heartbeat)(nil),       // 21: troupe.Heartbeat
 	(*Beat)(nil),            // 22: troupe.Beat
-	(*Control)(nil),         // 23: troupe.Control
-	(*ActorReport)(nil),     // 24: troupe.ActorReport
-	nil,                     // 25: troupe.Welcome.OptionsEntry
-	nil,                     // 26: troupe.ActorReport.SentBytesEntry
-	nil,                     // 27: troupe.ActorReport.MovedBytesEntry
+	(*Strikes)(nil),         // 23: troupe.Strikes
+	(*Reached)(nil),         // 24: troupe.Reached
+	(*Verdict)(nil),         // 25: troupe.Verdict
+	(*Control)(nil),         // 26: troupe.Control
+	(*ActorReport)(nil),     // 27: troupe.ActorReport
+	nil,                     // 28: troupe.Welcome.OptionsEntry
+	nil,                     // 29: troupe.ActorReport.SentBytesEntry
+	nil,                     // 30: troupe.ActorReport.MovedBytesEntry
 }
 var file_troupe_proto_depIdxs = []int32{
 	5,  // 0: troupe.Name.round:type_name -> troupe.Round
@@ -2407,7 +2636,7 @@ var file_troupe_proto_depIdxs = []int32{
 	11, // 9: troupe.Header.ready:type_name -> troupe.Ready
 	5,  // 10: troupe.Incarnation.round:type_name -> troupe.Round
 	15, // 11: troupe.Table.lives:type_name -> troupe.Incarnation
-	25, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
+	28, // 12: troupe.Welcome.options:type_name -> troupe.Welcome.OptionsEntry
 	14, // 13: troupe.Welcome.placement:type_name -> troupe.Placement
 	16, // 14: troupe.Welcome.table:type_name -> troupe.Table
 	1,  // 15: troupe.Welcome.room:type_name -> troupe.Room
@@ -2421,18 +2650,21 @@ var file_troupe_proto_depIdxs = []int32{
 	20, // 23: troupe.Heartbeat.failures:type_name -> troupe.Failure
 	3,  // 24: troupe.Beat.phase:type_name -> troupe.Phase
 	16, // 25: troupe.Beat.table:type_name -> troupe.Table
-	13, // 26: troupe.Control.hello:type_name -> troupe.Hello
-	17, // 27: troupe.Control.welcome:type_name -> troupe.Welcome
-	21, // 28: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
-	22, // 29: troupe.Control.beat:type_name -> troupe.Beat
-	5,  // 30: troupe.ActorReport.round:type_name -> troupe.Round
-	26, // 31: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
-	27, // 32: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	23, // 26: troupe.Beat.strikes:type_name -> troupe.Strikes
+	13, // 27: troupe.Control.hello:type_name -> troupe.Hello
+	17, // 28: troupe.Control.welcome:type_name -> troupe.Welcome
+	21, // 29: troupe.Control.heartbeat:type_name -> troupe.Heartbeat
+	22, // 30: troupe.Control.beat:type_name -> troupe.Beat
+	24, // 31: troupe.Control.reached:type_name -> troupe.Reached
+	25, // 32: troupe.Control.verdict:type_name -> troupe.Verdict
+	5,  // 33: troupe.ActorReport.round:type_name -> troupe.Round
+	29, // 34: troupe.ActorReport.sent_bytes:type_name -> troupe.ActorReport.SentBytesEntry
+	30, // 35: troupe.ActorReport.moved_bytes:type_name -> troupe.ActorReport.MovedBytesEntry
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_troupe_proto_init() }
@@ -2446,11 +2678,13 @@ func file_troupe_proto_init() {
 		(*Header_Probe)(nil),
 		(*Header_Ready)(nil),
 	}
-	file_troupe_proto_msgTypes[19].OneofWrappers = []any{
+	file_troupe_proto_msgTypes[22].OneofWrappers = []any{
 		(*Control_Hello)(nil),
 		(*Control_Welcome)(nil),
 		(*Control_Heartbeat)(nil),
 		(*Control_Beat)(nil),
+		(*Control_Reached)(nil),
+		(*Control_Verdict)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2458,7 +2692,7 @@ func file_troupe_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_troupe_proto_rawDesc), len(file_troupe_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -55,9 +55,16 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 	if o.model != nil || o.device != nil {
 		return nil, errors.New("launch: a model or device of the caller's cannot be sent to other nodes; use Run")
 	}
+	var valve *actors.Valve
+	var clock *actors.Clock
+	if len(o.faults) > 0 {
+		valve, clock = actors.NewValve(), new(actors.Clock)
+	}
 	// The server comes before everything that takes long, so that a wrong address is refused at once.
 	token := job.Name + "." + rand.Text()
-	server, err := actors.StartServer(ctx, actors.ServerOptions{Job: job.Name, Token: token, Listen: c.Listen, Log: o.note})
+	server, err := actors.StartServer(ctx, actors.ServerOptions{
+		Job: job.Name, Token: token, Listen: c.Listen, Log: o.note, Valve: valve, Clock: clock,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +74,11 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 		return nil, err
 	}
 	defer func() { r.store.close() }()
-	faults, err := newInjector(o.faults, r.plan, 0, c.Nodes+1, c.Host, r.note)
+	faults, err := newInjector(o.faults, r.plan, scene{nodes: c.Nodes + 1, host: c.Host, valve: valve, clock: clock, note: r.note})
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range outOfReach(o.faults, r.rounds) {
-		r.note(line)
-	}
+	defer faults.missed()
 	r.crew = newCrew(ctx, c, r.limits, server.Addr(), token, r.decided)
 	defer r.crew.end()
 	return r.attempts(ctx, func(o *root) (*footing, error) {
@@ -110,6 +115,7 @@ func (r *run) launched(c Cluster, server *actors.Server, observer actors.Observe
 			},
 			Heartbeat: seconds(s.Heartbeat), Suspect: s.Suspect, Deadline: seconds(s.Deadline), Join: seconds(s.Join),
 			Progress: r.note,
+			Referee:  refereeOf(faults),
 		},
 	}, nil
 }

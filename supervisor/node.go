@@ -53,7 +53,9 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 	until := time.Now().Add(o.Wait)
 	joining, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	server, err := actors.StartServer(joining, actors.ServerOptions{Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, Log: n.log})
+	server, err := actors.StartServer(joining, actors.ServerOptions{
+		Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, Log: n.log, Valve: actors.NewValve(), Clock: new(actors.Clock),
+	})
 	if err != nil {
 		return err
 	}
@@ -137,6 +139,7 @@ func (n *serving) serve(ctx context.Context, member *actors.Member) (err error) 
 		return errors.Join(err, cast.close())
 	}
 	defer func() { err = errors.Join(err, cast.end(node, n.log)) }()
+	n.faults.on(node)
 	cast.share(node.Index())
 	if !welcome.Late {
 		if err := cast.spawn(node); err != nil {
@@ -150,19 +153,23 @@ func (n *serving) serve(ctx context.Context, member *actors.Member) (err error) 
 	return member.Wait(ctx)
 }
 
-// arm makes the injector of the faults that the coordinator tells, or has it go on at the number that the node has now.
-func (n *serving) arm(p *plan.Plan, member *actors.Member) (err error) {
-	if n.faults != nil {
-		n.faults.at(member.Index())
-		return nil
+// arm makes the injector of the faults that the coordinator tells, and has it go on as part of this membership.
+func (n *serving) arm(p *plan.Plan, member *actors.Member) error {
+	if n.faults == nil {
+		w := member.Welcome()
+		list, err := fault.Parse(w.Options[optionFaults])
+		if err != nil {
+			return fmt.Errorf("node: faults of the coordinator: %w", err)
+		}
+		n.faults, err = newInjector(list, p, scene{
+			node: member.Index(), nodes: w.Nodes, host: n.options.Host, valve: n.server.Valve(), clock: n.server.Clock(), note: n.log,
+		})
+		if err != nil {
+			return err
+		}
 	}
-	w := member.Welcome()
-	list, err := fault.Parse(w.Options[optionFaults])
-	if err != nil {
-		return fmt.Errorf("node: faults of the coordinator: %w", err)
-	}
-	n.faults, err = newInjector(list, p, member.Index(), w.Nodes, n.options.Host, n.log)
-	return err
+	n.faults.joins(member)
+	return nil
 }
 
 // welcomePlan makes the plan of the run that the node has joined.

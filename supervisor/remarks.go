@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/troupe-train/troupe/plan"
-	"github.com/troupe-train/troupe/plan/fault"
 )
 
 // remarks are lines on what a job says that is of no effect, or that may surprise, in a run that starts at step first;
@@ -31,18 +30,6 @@ func remarks(p *plan.Plan, first int64, launched bool) []string {
 		}
 		if limit < most.Recovery {
 			say("train.memory_limit is %d bytes, and %s may need %d when an actor recovers (%d when none does)", limit, most.ID, most.Recovery, most.Peak())
-		}
-	}
-	return lines
-}
-
-// outOfReach are lines on faults at steps that the run does not come to. Over several nodes nobody sees of all faults
-// whether they have struck; this much is known before.
-func outOfReach(faults []fault.Fault, r Rounds) []string {
-	var lines []string
-	for _, f := range faults {
-		if at := f.At.Round; at.Step < r.First || at.Step > r.Until || at.Step == r.Until && at.Phase == plan.TrainPhase {
-			lines = append(lines, fmt.Sprintf("note: the fault %q will not strike: the run goes from step %d to step %d", f, r.First, r.Until))
 		}
 	}
 	return lines

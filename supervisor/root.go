@@ -141,7 +141,7 @@ func (o *root) loop(ctx context.Context) *ending {
 		var alarm <-chan time.Time
 		stop := func() {}
 		if at, ok := o.recovery.Next(); ok {
-			t := time.NewTimer(time.Until(at))
+			t := time.NewTimer(at.Sub(o.now()))
 			alarm, stop = t.C, func() { t.Stop() }
 		}
 		var end *ending
@@ -179,7 +179,7 @@ func (o *root) hear(ctx context.Context) *ending {
 }
 
 func (o *root) one(ctx context.Context, news any) *ending {
-	now := time.Now()
+	now := o.now()
 	timeline := o.run.timeline
 	switch e := news.(type) {
 	case began:
@@ -245,9 +245,12 @@ func (o *root) one(ctx context.Context, news any) *ending {
 	panic(fmt.Sprintf("supervisor: news %T", news))
 }
 
+// now is the time by which the root decides.
+func (o *root) now() time.Time { return o.run.time.at(o.node.Now()) }
+
 // decide has Recovery decide, and does it.
 func (o *root) decide(ctx context.Context, e RecoveryEvent) *ending {
-	for _, d := range o.recovery.Handle(time.Now(), e) {
+	for _, d := range o.recovery.Handle(o.now(), e) {
 		o.run.decided(d)
 		switch d := d.(type) {
 		case Respawn:
@@ -303,7 +306,7 @@ func (o *root) stopped(ctx context.Context, err error) *ending {
 		return &ending{back: &back{atMost: from, forget: true, reason: reason, skip: skip}}
 	case errors.As(err, &failure) && failure.Actor == plan.Trainer && errors.As(err, &crash):
 		// It is an actor like any other: one that has crashed is restarted.
-		now := time.Now()
+		now := o.now()
 		o.run.timeline.Detected(now, plan.Trainer)
 		return o.decide(ctx, ActorFailed{machine.Failed{
 			Actor: plan.Trainer, Incarnation: o.recovery.Incarnation(plan.Trainer), Node: o.node.Name(),
@@ -361,7 +364,7 @@ func (o *root) moved(ctx context.Context, m moved) *ending {
 
 // lives tells that the new life of a decision has begun.
 func (o *root) lives(d Respawn) error {
-	o.run.timeline.Fenced(time.Now(), d)
+	o.run.timeline.Fenced(o.now(), d)
 	if d.Actor == plan.Trainer {
 		if o.interrupted {
 			return o.node.Send(plan.Trainer, machine.Interrupt{})

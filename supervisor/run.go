@@ -23,7 +23,8 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		return nil, err
 	}
 	defer r.store.close()
-	faults, err := newInjector(o.faults, r.plan, 0, 1, nil, r.note)
+	clock := new(actors.Clock)
+	faults, err := newInjector(o.faults, r.plan, scene{nodes: 1, clock: clock, note: r.note})
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 	return r.attempts(ctx, func(o *root) (*footing, error) {
 		faults.tells(o)
 		node, err := actors.NewNode(actors.Options{
-			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults),
+			Job: r.plan.Job.Name, Placement: r.plan.Actors, Observer: o.observer(), Log: r.note, Faults: faultsOf(faults), Clock: clock,
 		})
 		if err != nil {
 			return nil, err
@@ -57,6 +58,7 @@ type run struct {
 
 	limits   Limits
 	recovery *Recovery
+	time     steady // of the clock of this node, for its root
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
@@ -82,6 +84,7 @@ type footing struct {
 // prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, timeline: NewTimeline(time.Now())}
+	r.time.at(time.Now())
 	var windows int64
 	var text string
 	var notes []string // told when nothing can be refused any more
@@ -362,7 +365,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	if err := r.shutdown(ctx, coordinator, end.err); err != nil {
 		return nil, nil, err
 	}
-	recoveries, ended := r.timeline.End(time.Now())
+	recoveries, ended := r.timeline.End(o.now())
 	o.tell(ended)
 	r.ledger.trainer(node.Name(), node.Stats())
 	result = r.ledger.close(r.restarts)

@@ -46,7 +46,7 @@ func chaosCommand() *cobra.Command {
 	f.IntVar(&o.nodes, "nodes", 3, "node processes besides the one with the trainer")
 	f.IntVar(&o.spares, "spares", 1, "nodes more, without actors")
 	f.BoolVar(&o.kernels, "kernels", false, "compute with the kernels of the CPU")
-	f.StringVar(&o.faults, "fault", "", "a file with the faults to run instead of random ones")
+	f.StringVar(&o.faults, "fault", "", "a file with the faults to run instead of random ones (docs/faults.md)")
 	f.BoolVar(&o.trace, "trace", false, "print every event; for one seed")
 	f.BoolVar(&o.json, "json", false, "print one JSON object as the last line of standard output")
 	return c

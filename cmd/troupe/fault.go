@@ -102,11 +102,15 @@ func (p *processes) ended(pid int) {
 	delete(p.alive, pid)
 }
 
+// of is the number of a node's process; that of node 0 is this one.
 func (p *processes) of(node int) (int, error) {
+	if node == 0 {
+		return os.Getpid(), nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pid, ok := p.pid[node]
-	if !ok {
+	pid := p.pid[node]
+	if !p.alive[pid] {
 		return 0, fmt.Errorf("the process of node %d is not within reach from here", node)
 	}
 	return pid, nil

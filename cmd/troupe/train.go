@@ -50,7 +50,7 @@ func (o *runFlags) register(c *cobra.Command) {
 	f.BoolVar(&o.resume, "resume", false, "go on from the newest complete checkpoint in save.dir")
 	f.BoolVar(&o.overwrite, "overwrite", false, "start afresh and remove the checkpoints in save.dir")
 	f.Int64Var(&o.stopAt, "stop-at", 0, "stop cleanly, with a checkpoint, when this many steps are committed")
-	f.StringVar(&o.fault, "fault", "", "let the faults in this file strike the run: a YAML list, one fault an entry")
+	f.StringVar(&o.fault, "fault", "", "let the faults in this file strike the run: a YAML list, one fault an entry, such as 'kill stage.p0.d0 at forward of train step 3' (docs/faults.md)")
 }
 
 // load reads the job and checks the flags against each other and against it. Remarks go to notes.

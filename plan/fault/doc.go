@@ -18,7 +18,9 @@
 //	POINT = [ACTOR] [OPERATION|any] [value VALUE] [micro-batch N] [bucket N] [number N] of PHASE step N
 //
 // and after that `for DURATION`, `factor X` and `times N` where they mean something. A line that begins with # is a comment.
+// docs/faults.md says what each of them does, and where.
 //
 // Everything here is pure. A Matcher counts, and strikes as often as it was told to and no more: an
-// actor that walks its program again in a new life is not struck again.
+// actor that walks its program again in a new life is not struck again. Where several processes have a Matcher each, one of them counts
+// for all: the others ask it when their own has Reached a point.
 package fault

@@ -27,7 +27,7 @@ const (
 	PauseNode
 	// FillDisk makes every write to the disk of a node fail, for For.
 	FillDisk
-	// JumpClock moves the clock of a node by For.
+	// JumpClock moves the clock by which a node decides by For, which may be below 0.
 	JumpClock
 	// Partition cuts nodes from all others, for For.
 	Partition
@@ -77,6 +77,15 @@ func (k Kind) target() target {
 	return aMessage
 }
 
+// Kinds are all kinds of faults.
+func Kinds() []Kind {
+	var all []Kind
+	for k := Kind(1); k < kinds; k++ {
+		all = append(all, k)
+	}
+	return all
+}
+
 // timed says whether For means something for a kind, and factored whether Factor does.
 func (k Kind) timed() bool {
 	return k == Hang || k == Slow || k >= PauseNode && k <= Partition || k == Delay
@@ -98,7 +107,7 @@ type Point struct {
 	Value plan.Kind
 	// Micro and Bucket are those of the operation or of its value.
 	Micro, Bucket int
-	// Number counts the operations that match the rest, from 0.
+	// Number counts the operations that match the rest, from 0, in each process from its start.
 	Number int
 }
 
@@ -117,9 +126,21 @@ type Fault struct {
 	At       Point
 	For      time.Duration
 	Factor   float64
-	// Times is how often it strikes; 0 stands for once.
+	// Times is how often it strikes in all; 0 stands for once.
 	Times int
 }
+
+// Where is the actor whose operation the point is; empty for a fault that strikes a message.
+func (f Fault) Where() plan.ActorID {
+	if f.At.Actor != "" {
+		return f.At.Actor
+	}
+	return f.Actor
+}
+
+// OfAnActor says that it strikes an actor, and OfAMessage that it strikes a message.
+func (f Fault) OfAnActor() bool  { return f.Kind.target() == anActor }
+func (f Fault) OfAMessage() bool { return f.Kind.target() == aMessage }
 
 // String is the line of the text form.
 func (f Fault) String() string {
