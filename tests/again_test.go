@@ -66,7 +66,7 @@ func external(t testing.TB, set []string, flags ...string) (p *process, join fun
 func TestExternalNodesComeAgain(t *testing.T) {
 	set, faults, want := goesBack(t)
 	p, join := external(t, set, "--fault", faultFile(t, faults))
-	nodes := []*process{join("--number", "1"), join()}
+	nodes := []*process{join("--number", "1"), join("--number", "2")}
 	got := p.result()
 	same(t, "a run that went back to a checkpoint", got, want)
 	if got.Resumes != 1 {

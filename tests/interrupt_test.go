@@ -37,7 +37,7 @@ func TestInterruptedBeforeItBegins(t *testing.T) {
 			return nil
 		},
 	})
-	if err == nil || !has(err.Error(), "interrupted before step 0 began") {
+	if err == nil || !has(err.Error(), "interrupted before train step 0 began") {
 		t.Errorf("error %v", err)
 	}
 	if err := supervisor.Serve(ctx, supervisor.NodeOptions{Join: "127.0.0.1:1", Token: "small.X", Wait: patience, Log: &discard{}}); !errors.Is(err, reason) {
