@@ -21,6 +21,16 @@ var unending = []string{"train.steps=1000000", "train.evaluate.every=0", "train.
 // nodeProcess is the process of a node that a launch has started.
 func (p *process) nodeProcess(number int) int {
 	p.t.Helper()
+	pid := p.findNode(number)
+	if pid == 0 {
+		p.t.Fatalf("node %d has no process", number)
+	}
+	return pid
+}
+
+// findNode is nodeProcess, or 0 if there is none. Not every child of a launch is a node.
+func (p *process) findNode(number int) int {
+	p.t.Helper()
 	for _, pid := range children(p.t, p.cmd.Process.Pid) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
@@ -31,7 +41,6 @@ func (p *process) nodeProcess(number int) int {
 			return pid
 		}
 	}
-	p.t.Fatalf("node %d has no process", number)
 	return 0
 }
 
