@@ -51,8 +51,9 @@ type Outcome struct {
 	Violation error
 	// Shifted is the number of steps that were committed by other shares than the plan's.
 	Shifted int
-	// Struck faults of Faults struck. Restarts are the lives that began, Resumes the returns to a checkpoint.
+	// Struck faults of Faults struck, and Missed did not. Restarts are the lives that began, Resumes the returns to a checkpoint.
 	Struck, Restarts, Resumes int
+	Missed                    []fault.Fault
 	// Events and Time are those of the simulation.
 	Events int
 	Time   time.Duration
@@ -117,12 +118,32 @@ func (b *Bench) Events() int { return b.events }
 // Chaos runs the random schedule of a seed.
 func (b *Bench) Chaos(seed uint64) *Outcome { return b.Run(seed, b.Schedule(seed), nil) }
 
+// Check says whether faults can strike in a simulation.
+func (b *Bench) Check(faults []fault.Fault) error {
+	for i, f := range faults {
+		why := ""
+		switch {
+		case f.Kind == fault.JumpClock && f.Node != 0:
+			why = "in a simulation it is node 0 alone that decides by a clock"
+		case (f.Kind == fault.KillNode || f.Kind == fault.PauseNode) && f.Node == 0:
+			why = "a simulation ends with node 0, where the trainer is supervised"
+		}
+		if why != "" {
+			return fmt.Errorf("fault %d (%s): %s", i+1, f, why)
+		}
+	}
+	return fault.Check(faults, b.config.Plan, b.nodes())
+}
+
+// nodes is how many there are.
+func (b *Bench) nodes() int { return max(b.config.Nodes, nodesOf(b.config.Plan)+1) }
+
 // Run runs with given faults. The seed is that of the network and of all that is left to chance. trace,
 // if not nil, is written a line for each event.
 func (b *Bench) Run(seed uint64, faults []fault.Fault, trace io.Writer) *Outcome {
 	r := b.newRun(b.config, seed, faults, trace)
 	err := r.all()
-	r.out.Weights = r.book.weights()
+	r.out.Weights, r.out.Missed = r.book.weights(), r.faults.Missed()
 	if err == nil {
 		err = b.judge(r)
 	}

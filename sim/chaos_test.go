@@ -3,6 +3,7 @@ package sim_test
 import (
 	"errors"
 	"flag"
+	"strings"
 	"testing"
 
 	"github.com/troupe-train/troupe/actors/machine"
@@ -109,6 +110,39 @@ func TestLostForGood(t *testing.T) {
 	}
 	if o := b.Run(1, faults, nil); o.Violation != nil || o.Struck != 2 || o.Resumes != 1 {
 		t.Errorf("%s: %q", o, o.Decisions)
+	}
+}
+
+// TestCheck: what a simulation cannot do is refused, and what did not come to its point is told.
+func TestCheck(t *testing.T) {
+	b := newBench(t, sim.BenchConfig{Nodes: 4, Stubs: true}, 2)
+	for line, want := range map[string]string{
+		"kill stage.p1.d0 at forward of train step 1":           "",
+		"kill-node 3 at stage.p0.d0 of train step 1":            "",
+		"jump-clock 0 at trainer decide of train step 1 for 1h": "",
+		"kill stage.p9.d0 at forward of train step 1":           "no actor stage.p9.d0",
+		"kill-node 4 at stage.p0.d0 of train step 1":            "no node 4; 0 to 3 are legal",
+		"kill-node 0 at stage.p0.d0 of train step 1":            "ends with node 0",
+		"pause-node 0 at stage.p0.d0 of train step 1 for 1s":    "ends with node 0",
+		"jump-clock 1 at trainer decide of train step 1 for 1h": "node 0 alone",
+		"fill-disk 2 at trainer decide of train step 1 for 1s":  "node 0 that writes",
+		"partition 0,1,2,3,1 at trainer of train step 1 for 1s": "names all nodes",
+		"shift 1,2 at stage.p0.d0 forward of train step 1":      "at the trainer is legal",
+	} {
+		faults, err := fault.Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Check(faults); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+	faults, err := fault.Parse("kill stage.p0.d0 at forward of train step 1\nkill stage.p0.d0 at forward of train step 99")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := b.Run(1, faults, nil); o.Violation != nil || o.Struck != 1 || len(o.Missed) != 1 || o.Missed[0].At.Round.Step != 99 {
+		t.Errorf("%s, missed %v", o, o.Missed)
 	}
 }
 

@@ -89,7 +89,7 @@ func (b *Bench) fault(d *dice, near *plan.Round) fault.Fault {
 	actor := p.Actors[d.below(len(p.Actors))].ID
 	// Launches, sends and receives together are about three for every two operations.
 	f.At.Number = d.below(len(p.Program(actor, f.At.Round.Phase).Ops) + 1)
-	nodes := max(b.config.Nodes, nodesOf(p)+1)
+	nodes := b.nodes()
 	kinds := []fault.Kind{
 		fault.Kill, fault.Kill, fault.Kill, fault.Kill, fault.Panic, fault.Panic, fault.Hang, fault.Slow,
 		fault.Drop, fault.Duplicate, fault.Delay, fault.Reorder, fault.Corrupt, fault.FillDisk, fault.JumpClock,

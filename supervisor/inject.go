@@ -82,22 +82,7 @@ func checkFaults(faults []fault.Fault, p *plan.Plan, nodes int) error {
 	for i, f := range faults {
 		why := ""
 		switch f.Kind {
-		case fault.FillDisk:
-			if f.Node != 0 {
-				why = "it is node 0 that writes; the others have nothing on a disk"
-			}
-		case fault.Partition:
-			cut := map[int]bool{}
-			for _, n := range f.Nodes {
-				cut[n] = true
-			}
-			if len(cut) == nodes {
-				why = "it names all nodes, and nobody is left for them to be cut off from"
-			}
-			if nodes == 1 {
-				why = "there is one process, which is the run"
-			}
-		case fault.KillNode, fault.PauseNode:
+		case fault.KillNode, fault.PauseNode, fault.Partition:
 			if nodes == 1 {
 				why = "there is one process, which is the run"
 			}
@@ -299,7 +284,7 @@ func (i *injector) missed() {
 	missed := i.matcher.Missed()
 	i.mu.Unlock()
 	for _, f := range missed {
-		i.note(fmt.Sprintf("note: the fault %q never struck: the run did not come to its point", f))
+		i.note(f.Unstruck())
 	}
 }
 

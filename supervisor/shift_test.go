@@ -154,19 +154,21 @@ func TestShiftInARun(t *testing.T) {
 	set := []string{"train.steps=160", "model.width=64", "model.context=64", "train.evaluate.batch=0", "train.evaluate.every=0", "layout.pipeline=1", "train.batch=16"}
 	want, _, err := runJob(t, testRunJob(t, set...), "")
 	must(t, err)
-	job := testRunJob(t, append(set, "supervisor.slow.policy=shift", "supervisor.slow.steps=3", "save.dir="+dir)...)
-	r, told, err := runJob(t, job, "slow stage.p0.d0 at forward of train step 3 factor 8\nslow stage.p0.d0 at forward of train step 25 factor 1")
+	job := testRunJob(t, append(set, "supervisor.slow.policy=shift", "supervisor.slow.steps=3", "supervisor.slow.factor=4", "save.dir="+dir)...)
+	r, told, err := runJob(t, job, "slow stage.p0.d0 at forward of train step 3 factor 12\nslow stage.p0.d0 at forward of train step 25 factor 1")
 	must(t, err)
 	said := strings.Join(told, "\n")
 	if r.WeightsSHA256 != want.WeightsSHA256 || r.Restarts != 0 {
 		t.Errorf("weights %s, want %s; %d restarts\n%s", r.WeightsSHA256, want.WeightsSHA256, r.Restarts, said)
 	}
-	n := len(r.Shifts)
-	if n < 2 || r.Shifts[0].Shares[0] >= r.Shifts[0].Shares[1] || !slices.Equal(r.Shifts[n-1].Shares, []int{4, 4}) {
-		t.Errorf("shifts %+v; want some away from data rank 0 and the last back\n%s", r.Shifts, said)
+	// On a busy machine others are slow now and then, too, and there are more shifts than these.
+	away := slices.IndexFunc(r.Shifts, func(s ShiftDone) bool { return s.Shares[0] < s.Shares[1] })
+	back := slices.IndexFunc(r.Shifts[max(away, 0):], func(s ShiftDone) bool { return slices.Equal(s.Shares, []int{4, 4}) })
+	if away < 0 || back < 0 {
+		t.Errorf("shifts %+v; want one away from data rank 0 and later one back\n%s", r.Shifts, said)
 	}
 	for _, s := range r.Shifts {
-		if s.Step <= 3 || s.Reason == "" || !strings.Contains(said, "decision: shift micro-batches of the data ranks from ") || !strings.Contains(said, s.Reason) {
+		if s.Reason == "" || !strings.Contains(said, "decision: shift micro-batches of the data ranks from ") || !strings.Contains(said, s.Reason) {
 			t.Errorf("%+v\n%s", s, said)
 		}
 	}

@@ -40,6 +40,7 @@ func TestBadInput(t *testing.T) {
 		{"two jobs", []string{"plan", "a", "b"}, 2, []string{"2 arguments", "one job file"}},
 		{"chaos without a job", []string{"chaos"}, 2, []string{"0 arguments", "one job file"}},
 		{"chaos on no nodes", command(t, "chaos", nil, "--nodes", "0"), 2, []string{"--nodes 0; legal is 1 and more"}},
+		{"chaos at an actor that is not there", command(t, "chaos", nil, "--fault", faultFile(t, "kill stage.p7.d0 at forward of train step 1")), 2, []string{"--fault ", "no actor stage.p7.d0"}},
 		{"stop before the start", append(train(), "--stop-at", "-3"), 2, []string{"--stop-at -3", "1 and more"}},
 
 		{"missing job file", []string{"train", none}, 2, []string{none, "no such file"}},

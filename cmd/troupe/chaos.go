@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -92,11 +91,17 @@ func (o *chaosFlags) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	bench, end, err := o.bench(path, c.ErrOrStderr())
+	bench, end, err := o.bench(path)
 	if err != nil {
 		return err
 	}
 	defer end()
+	if err := bench.Check(faults); err != nil {
+		return usage(fmt.Errorf("--fault %s: %w", o.faults, err))
+	}
+	for _, key := range idle(bench.Plan().Job.Supervisor, plan.Defaults().Supervisor) {
+		fmt.Fprintf(c.ErrOrStderr(), "note: supervisor.%s is of no effect in chaos, which has limits and times of its own\n", key)
+	}
 
 	out := c.OutOrStdout()
 	r := chaosResult{WeightsSHA256: bench.Weights(), EventsWithoutAny: bench.Events()}
@@ -116,6 +121,11 @@ func (o *chaosFlags) run(c *cobra.Command, path string) error {
 		r.Seeds++
 		r.Struck, r.Restarts, r.Resumes = r.Struck+outcome.Struck, r.Restarts+outcome.Restarts, r.Resumes+outcome.Resumes
 		if seed == last {
+			if o.faults != "" {
+				for _, f := range outcome.Missed {
+					fmt.Fprintln(c.ErrOrStderr(), f.Unstruck())
+				}
+			}
 			break
 		}
 	}
@@ -137,13 +147,10 @@ func (o *chaosFlags) once(c *cobra.Command, b *sim.Bench, seed uint64, faults []
 }
 
 // bench is the job made ready, and the function that ends it.
-func (o *chaosFlags) bench(path string, notes io.Writer) (*sim.Bench, func(), error) {
+func (o *chaosFlags) bench(path string) (*sim.Bench, func(), error) {
 	job, err := loadJob(path, o.set)
 	if err != nil {
 		return nil, nil, err
-	}
-	for _, key := range idle(job.Supervisor, plan.Defaults().Supervisor) {
-		fmt.Fprintf(notes, "note: supervisor.%s is of no effect in chaos, which has limits and times of its own\n", key)
 	}
 	t, err := supervisor.OpenTokenizer(job)
 	if err != nil {

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -227,6 +228,11 @@ func Format(faults []Fault) string {
 	return b.String()
 }
 
+// Unstruck is what people are told of a fault that has not struck by the end of a run.
+func (f Fault) Unstruck() string {
+	return fmt.Sprintf("note: the fault %q never struck: the run did not come to its point", f)
+}
+
 // Check says whether faults can strike in a run of a plan over nodes 0 to nodes-1.
 func Check(faults []Fault, p *plan.Plan, nodes int) error {
 	known := map[plan.ActorID]bool{"": true}
@@ -243,6 +249,12 @@ func Check(faults []Fault, p *plan.Plan, nodes int) error {
 			if n < 0 || n >= nodes {
 				return fmt.Errorf("fault %d (%s): there is no node %d; 0 to %d are legal", i+1, f, n, nodes-1)
 			}
+		}
+		if f.Kind == FillDisk && f.Node != 0 {
+			return fmt.Errorf("fault %d (%s): it is node 0 that writes; the others have nothing on a disk", i+1, f)
+		}
+		if cut := slices.Compact(slices.Sorted(slices.Values(f.Nodes))); f.Kind == Partition && len(cut) == nodes {
+			return fmt.Errorf("fault %d (%s): it names all nodes, and nobody is left for them to be cut off from", i+1, f)
 		}
 		if f.Kind == Shift && f.At.Actor != plan.Trainer {
 			return fmt.Errorf("fault %d (%s): it is the trainer that opens steps by shares; a point at the trainer is legal", i+1, f)
