@@ -121,6 +121,7 @@ func TestCheck(t *testing.T) {
 		"kill-node 3 at stage.p0.d0 of train step 1":            "",
 		"jump-clock 0 at trainer decide of train step 1 for 1h": "",
 		"kill stage.p9.d0 at forward of train step 1":           "no actor stage.p9.d0",
+		"kill stage.p1.d0 at decide of train step 1":            "no operation decide in train",
 		"kill-node 4 at stage.p0.d0 of train step 1":            "no node 4; 0 to 3 are legal",
 		"kill-node 0 at stage.p0.d0 of train step 1":            "ends with node 0",
 		"pause-node 0 at stage.p0.d0 of train step 1 for 1s":    "ends with node 0",

@@ -61,7 +61,7 @@ func (j *Judge) Rule(step int64, loss float64, broken string) (skip string, err 
 		return "", nil
 	}
 	bad := &BadBatch{Step: step, Reason: reason}
-	if n := j.inARow(step); n >= j.policy.Window && j.policy.Policy != "stop" {
+	if n := j.before(step); n >= j.policy.Window && j.policy.Policy != "stop" {
 		bad.Reason += fmt.Sprintf("; the %d steps before it made no update either, and bad_batch.window is %d: it is not the batches that are bad", n, j.policy.Window)
 		return "", bad
 	}
@@ -74,9 +74,19 @@ func (j *Judge) Rule(step int64, loss float64, broken string) (skip string, err 
 	return "", bad
 }
 
-// inARow is how many steps right before a step are skipped.
-func (j *Judge) inARow(step int64) (n int) {
-	for j.skips[step-1-int64(n)] != "" {
+// before is how many steps right before a bad one make no update. Those that a rollback undoes are none of them, unless they
+// made none anyway, and do not come between: a rollback after the other ends, too.
+func (j *Judge) before(step int64) (n int) {
+	from := step
+	if j.policy.Policy == "rollback" {
+		from = max(step-j.policy.Back, 0)
+	}
+	for s := from; s < step; s++ {
+		if j.skips[s] != "" {
+			n++
+		}
+	}
+	for ; j.skips[from-1] != ""; from-- {
 		n++
 	}
 	return n

@@ -131,4 +131,31 @@ func TestTooManyInARow(t *testing.T) {
 			t.Errorf("a bad batch behind a good one: %v", err)
 		}
 	}
+	// Weights that each update destroys: the step after it is bad, and both are skipped, again and again.
+	for _, back := range []int64{1, 2, 5, 40} {
+		j := NewJudge(plan.BadBatch{Policy: "rollback", Window: 32, Back: back}, nil, nil)
+		rollbacks, step := 0, int64(0)
+		for ; step < 1000; step++ {
+			reason := ""
+			if step > 0 && j.skips[step-1] == "" {
+				reason = "the loss is not finite"
+			}
+			_, err := j.Rule(step, 1, reason)
+			bad := (*BadBatch)(nil)
+			if !errors.As(err, &bad) {
+				continue
+			}
+			if bad.Back == 0 {
+				break
+			}
+			rollbacks++
+			_, skip := j.Undo(bad)
+			for _, s := range skip {
+				j.skips[s.Step] = s.Reason
+			}
+		}
+		if step == 1000 || rollbacks == 0 {
+			t.Errorf("%d steps back at a time: at step %d after %d rollbacks it still goes on", back, step, rollbacks)
+		}
+	}
 }

@@ -79,7 +79,7 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 		if !passes(err) || ctx.Err() != nil {
 			return err
 		}
-		n.log(fmt.Sprintf("%s joins again: %v", member.Name(), err))
+		n.log(fmt.Sprintf("%s joins again: %s", member.Name(), strings.TrimPrefix(err.Error(), "actors: ")))
 		if number = member.Index(); number >= member.Welcome().Nodes {
 			number = -1 // it came late; the next attempt has no such number
 		}

@@ -222,8 +222,9 @@ func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error))
 		if again.ungathered {
 			continue
 		}
-		if err := r.displacement(nil); err != nil { // what it would go back to is lost
-			return nil, r.displacement(errors.New(again.reason))
+		reason := errors.New(again.reason)
+		if err := r.displacement(reason); err != reason { // what it would go back to is lost
+			return nil, err
 		}
 		if err := r.back(again); err != nil {
 			return nil, err

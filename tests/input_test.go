@@ -24,6 +24,8 @@ func TestBadInput(t *testing.T) {
 	taken := listen(t)
 	notAList, cut := filepath.Join(t.TempDir(), "faults.yaml"), filepath.Join(t.TempDir(), "v.json")
 	write(t, notAList, "kill: everybody")
+	colon := filepath.Join(t.TempDir(), "colon.yaml")
+	write(t, colon, "- kill: stage.p0.d0")
 	write(t, cut, `{"version": 1, "kind`)
 	for _, c := range []struct {
 		name  string
@@ -51,6 +53,7 @@ func TestBadInput(t *testing.T) {
 		{"key given twice", file("name: a\nname: b"), 2, []string{"job.yaml:2", "name"}},
 		{"text for a number", file("train: {steps: many}"), 2, []string{"train.steps", "many", "whole number"}},
 		{"a list that does not end", file("model: ["), 2, []string{"job.yaml:1: is not YAML: "}},
+		{"a fault that is no text", append(train(), "--fault", colon), 2, []string{colon + ": entry 1 is no line of text"}},
 		{"faults that are no list", append(train(), "--fault", notAList), 2, []string{notAList + ":1: is no YAML list of faults"}},
 		{"nothing at all", file(""), 2, []string{"model.layers: is missing, or 0; 1 to"}},
 		{"no batch", file("model: {layers: 1, width: 2, heads: 1, context: 2}\ndata: {text: a}\ntrain: {steps: 1}"), 2, []string{"train.batch: is missing, or 0"}},

@@ -25,7 +25,7 @@ func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("--fault: %w", err))
 	}
-	var list []string
+	var list []any
 	if err := yaml.Unmarshal(data, &list); err != nil {
 		where, what := path, err.Error()
 		if y := yaml.Error(nil); errors.As(err, &y) {
@@ -37,7 +37,11 @@ func loadFaults(path string, notes io.Writer) ([]fault.Fault, error) {
 		return nil, usage(fmt.Errorf("--fault %s: is no YAML list of faults, such as `- kill stage.p0.d0 at forward of train step 3`: %s", where, what))
 	}
 	var faults []fault.Fault
-	for i, line := range list {
+	for i, entry := range list {
+		line, ok := entry.(string)
+		if !ok {
+			return nil, usage(fmt.Errorf("--fault %s: entry %d is no line of text, such as `- kill stage.p0.d0 at forward of train step 3`", path, i+1))
+		}
 		f, err := fault.ParseLine(line)
 		if err != nil {
 			return nil, usage(fmt.Errorf("--fault %s: entry %d: %w", path, i+1, err))

@@ -250,6 +250,12 @@ func Check(faults []Fault, p *plan.Plan, nodes int) error {
 				return fmt.Errorf("fault %d (%s): there is no node %d; 0 to %d are legal", i+1, f, n, nodes-1)
 			}
 		}
+		if op := f.At.Op; op != 0 && op != plan.Receive && !f.OfAMessage() {
+			program := p.Program(f.Where(), f.At.Round.Phase)
+			if program == nil || !slices.ContainsFunc(program.Ops, func(o plan.Op) bool { return o.Kind == op }) {
+				return fmt.Errorf("fault %d (%s): %s has no operation %s in %s", i+1, f, f.Where(), op, f.At.Round.Phase)
+			}
+		}
 		if f.Kind == FillDisk && f.Node != 0 {
 			return fmt.Errorf("fault %d (%s): it is node 0 that writes; the others have nothing on a disk", i+1, f)
 		}

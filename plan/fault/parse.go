@@ -196,7 +196,7 @@ func (p *parser) options(f *Fault) (err error) {
 	for len(p.words) > 0 {
 		switch w := p.next(); {
 		case w == "for" && f.Kind.timed():
-			f.For, err = time.ParseDuration(p.next())
+			f.For, err = duration(p.next())
 			if err == nil && f.For <= 0 && f.Kind != JumpClock {
 				err = fmt.Errorf("it lasts %s; times above 0 are legal", f.For)
 			}
@@ -206,7 +206,9 @@ func (p *parser) options(f *Fault) (err error) {
 				err = fmt.Errorf("the factor is %g; numbers above 0 are legal", f.Factor)
 			}
 		case w == "times":
-			f.Times, err = number(p.next())
+			if f.Times, err = number(p.next()); err == nil && f.Times == 0 {
+				err = fmt.Errorf("it strikes 0 times; 1 and more are legal")
+			}
 		default:
 			return fmt.Errorf("%q means nothing for %s", w, f.Kind)
 		}
@@ -235,6 +237,14 @@ func actor(w string) (plan.ActorID, error) {
 		}
 	}
 	return "", fmt.Errorf("%q is no actor; trainer, stage.p0.d0, shard.p0.d0 and mirror.p0.d0 are some", w)
+}
+
+func duration(w string) (time.Duration, error) {
+	d, err := time.ParseDuration(w)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no time; 300ms, 2s and 1h are some", w)
+	}
+	return d, nil
 }
 
 func number(w string) (int, error) {
