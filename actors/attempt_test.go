@@ -74,6 +74,41 @@ func (a *attempt) end(t testing.TB, shut func(*Coordinator) error) error {
 	return receive(t, heard, "end")
 }
 
+// TestProcessJoinsAgain: who says hello again has left, though its goodbye was lost. It has its number again at once.
+func TestProcessJoinsAgain(t *testing.T) {
+	s0 := startServer(t, ServerOptions{})
+	s1, s2 := startServer(t, ServerOptions{Join: s0.Addr()}), startServer(t, ServerOptions{Join: s0.Addr()})
+	node := newCast(t, Options{Placement: twoNodes(), Server: s0})
+	c, err := node.Coordinate(Coordination{Nodes: 3, Version: "v1", Heartbeat: time.Second, Suspect: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Shutdown(within(patience), "") }()
+	var members []*Member
+	for i, want := range []struct {
+		server *Server
+		number int
+	}{{s1, 1}, {s2, 2}, {s1, 1}, {s1, 1}, {s2, 2}} {
+		m, err := Join(within(patience), want.server, Hello{Node: want.number, Version: "v1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Leave(nil)
+		members = append(members, m)
+		if m.Index() != want.number {
+			t.Fatalf("join %d: it is node %d, want %d", i, m.Index(), want.number)
+		}
+	}
+	for i, m := range members[:3] {
+		if i == 1 {
+			continue
+		}
+		if err := m.Wait(within(patience)); !errors.Is(err, ErrFenced) {
+			t.Errorf("membership %d ends with %v", i, err)
+		}
+	}
+}
+
 // TestOldAttemptIsNotHeard: a node that was stopped while its attempt ended and another began sends to actors that have the
 // names, and the lives, of those that it knows. None of it is heard, nothing of the new attempt comes to it, and it finds out
 // that its own is over.
@@ -130,10 +165,9 @@ func TestOldAttemptIsNotHeard(t *testing.T) {
 func TestEndedProcessIsFoundByItsOrigin(t *testing.T) {
 	lines := &lines{}
 	_, c, first := opening(t, Coordination{Progress: lines.add})
-	s := startServer(t, ServerOptions{Join: first.Addr()})
 	var members []*Member
 	for _, h := range []Hello{{Node: 1, Origin: 2, Version: "v1"}, {Node: 2, Origin: 1, Version: "v1"}} {
-		m, err := Join(within(patience), s, h)
+		m, err := Join(within(patience), startServer(t, ServerOptions{Join: first.Addr()}), h)
 		if err != nil {
 			t.Fatal(err)
 		}

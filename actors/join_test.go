@@ -183,6 +183,7 @@ func TestNodesThatAreNotLetIn(t *testing.T) {
 	if one.Index() != 1 || one.Name() != "b" || !slices.Equal(one.Welcome().Placement, twoNodes()) || one.Welcome().Nodes != 3 {
 		t.Fatalf("welcome %+v", one.Welcome())
 	}
+	stranger := startServer(t, ServerOptions{Join: first.Addr()})
 	for _, test := range []struct {
 		hello Hello
 		says  string
@@ -191,23 +192,24 @@ func TestNodesThatAreNotLetIn(t *testing.T) {
 		{Hello{Node: 0, Version: "v1"}, "legal are 1 to 2"},
 		{Hello{Node: 2, Version: "v2"}, `its version is "v2", the coordinator's is "v1"`},
 	} {
-		_, err := Join(within(patience), s, test.hello)
+		_, err := Join(within(patience), stranger, test.hello)
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.says) {
 			t.Fatalf("%+v: error %v, want %q", test.hello, err, test.says)
 		}
 	}
-	two, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"}) // is taken
+	another := func() *Server { return startServer(t, ServerOptions{Join: first.Addr()}) } // they are processes of their own
+	two, err := Join(within(patience), another(), Hello{Node: 1, Version: "v1"})           // is taken
 	if err != nil {
 		t.Fatal(err)
 	}
 	if two.Index() != 2 || two.Name() != "node 2" {
 		t.Fatalf("the free place is %d (%s)", two.Index(), two.Name())
 	}
-	if _, err := Join(within(300*time.Millisecond), s, Hello{Node: -1, Version: "v1"}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "all 2 nodes") {
+	if _, err := Join(within(300*time.Millisecond), stranger, Hello{Node: -1, Version: "v1"}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "all 2 nodes") {
 		t.Fatalf("error %v", err)
 	}
 	time.AfterFunc(200*time.Millisecond, func() { two.Leave(errors.New("it was interrupted")) })
-	three, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"})
+	three, err := Join(within(patience), another(), Hello{Node: 1, Version: "v1"})
 	if err != nil || three.Index() != 2 {
 		t.Fatalf("the place that is free again: %v", err)
 	}
@@ -240,7 +242,7 @@ func TestChecklist(t *testing.T) {
 		})
 	}
 	has("1/2 nodes joined; waiting for node 2 since")
-	two, err := Join(within(patience), s, Hello{Node: 2, Version: "v1"})
+	two, err := Join(within(patience), startServer(t, ServerOptions{Join: first.Addr()}), Hello{Node: 2, Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}

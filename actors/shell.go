@@ -179,7 +179,7 @@ func (s *shell) perform(e machine.Effect) {
 		s.fail(e)
 	case machine.Committed:
 		// A machine says so when it opens a round.
-		s.ledger.open(e.Round, s.node.Now())
+		s.ledger.open(e.Round, time.Now())
 		if s.actor.Incarnation > 0 {
 			s.node.failures.kick() // how far a recovery is, others want to know soon
 		}
@@ -266,7 +266,7 @@ func (s *shell) report(f *flight) machine.Completed {
 }
 
 func (s *shell) actorReport(r plan.Round) *messages.ActorReport {
-	round, all, elapsed, window := s.ledger.inRound(s.node.Now())
+	round, all, elapsed, window := s.ledger.inRound(time.Now())
 	return &messages.ActorReport{
 		Actor:     string(s.id),
 		Node:      s.node.options.Name,

@@ -127,9 +127,9 @@ func (l *ledger) update(change func(*Stats)) {
 	change(&l.stats)
 }
 
-// deafAfter is how long an actor may take to answer what it waits for. None blocks while it handles a message, so one
-// that takes longer hangs in that, and what it said before is out of date.
-const deafAfter = 500 * time.Millisecond
+// deafAfter is how long an actor may take to answer what it waits for. None blocks while it handles a message, but to ask
+// whether a fault strikes: one that takes longer hangs in that, and what it said before is out of date.
+const deafAfter = refereeWait
 
 // handling is the operation of an actor that does not answer.
 const handling = "the handling of a message"
@@ -148,7 +148,7 @@ func (l *ledger) read(now time.Time) Stats {
 func (l *ledger) ask(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked.IsZero() {
+	if l.asked.IsZero() || l.asked.After(now) { // the clock went back
 		l.asked = now
 	}
 }
@@ -181,7 +181,7 @@ func (l *ledger) inRound(now time.Time) (round, all Stats, elapsed, window time.
 		round.Moved[t] -= l.before.Moved[t]
 	}
 	if !l.opened.IsZero() {
-		elapsed = max(0, now.Sub(l.opened)) // a clock may go back
+		elapsed = now.Sub(l.opened)
 	}
-	return round, l.stats, elapsed, max(0, l.last.Sub(l.first))
+	return round, l.stats, elapsed, l.last.Sub(l.first)
 }

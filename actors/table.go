@@ -120,6 +120,17 @@ func (c *Coordinator) Ended(origin int, cause error) {
 	tell()
 }
 
+// Origin is the number by which whoever started the process of a node knows it; 0 if nobody does. It is false where no node has
+// the number.
+func (c *Coordinator) Origin(node int) (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if node < 0 || node >= len(c.members) || c.members[node] == nil || c.members[node].gone {
+		return 0, false
+	}
+	return c.members[node].origin, true
+}
+
 // Left reports whether the node of a process has said goodbye.
 func (c *Coordinator) Left(origin int) bool {
 	c.mu.Lock()

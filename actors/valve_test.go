@@ -70,7 +70,7 @@ func TestValveLosesWhatIsSent(t *testing.T) {
 	}
 	for _, end := range []int{0, 1} { // at which the cut is seen
 		before := resent()
-		x.servers[end].Valve().Cut([]int{1}, 300*time.Millisecond)
+		x.servers[end].Valve().Cut([]int{1}, time.Second)
 		for i := range 10 {
 			p := tensor(t, held, 1000, byte(i))
 			if err := x.nodes[0].Send(stage1, machine.Arrived{Message: machine.Message{Name: named(stage0, stage1, int64(end), activation(i)), Payload: p}}); err != nil {
@@ -170,7 +170,7 @@ func TestReferee(t *testing.T) {
 	b.mu.Unlock()
 	b.news <- struct{}{}
 	eventually(t, "the strike is told", func() bool { return slices.Equal(receive(t, b.told, "strikes").Faults, []int{5, 3}) })
-	first.Valve().Cut([]int{1}, refereeWait+200*time.Millisecond)
+	first.Valve().Cut([]int{1}, refereeWait+time.Second)
 	if _, err := m.Reached(3, 2); err == nil {
 		t.Error("an answer through a cut")
 	}

@@ -253,7 +253,7 @@ func TestDeaf(t *testing.T) {
 	if c := culprit(); c != stage0 {
 		t.Fatalf("blames %s, want who is waited for", c)
 	}
-	for range 5 { // asked again and again
+	for range 4 { // asked again and again
 		l.ask(now)
 		now = now.Add(deafAfter / 4)
 	}
@@ -266,5 +266,14 @@ func TestDeaf(t *testing.T) {
 	l.answer(machine.Wait{Round: round, Op: "finish", Value: activation(1), From: stage1})
 	if c := culprit(); c != stage1 {
 		t.Errorf("blames %s after an answer", c)
+	}
+	l.ask(now)
+	now = now.Add(-time.Hour) // the clock is set back
+	l.ask(now)
+	if c := culprit(); c != stage1 {
+		t.Errorf("blames %s at once", c)
+	}
+	if now = now.Add(deafAfter); culprit() != plan.Trainer {
+		t.Errorf("blames %s, want who does not answer since the clock was set back", culprit())
 	}
 }

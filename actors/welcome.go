@@ -16,6 +16,7 @@ func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 	if h == nil || m.Reply == "" || h.Node > 0 && c.valve().shut(int(h.Node)) {
 		return
 	}
+	c.supersede(x.Session, h)
 	w := c.welcome(x.Session, h, c.node.Now())
 	if w == nil {
 		return
@@ -24,6 +25,21 @@ func (c *Coordinator) hello(x *messages.Control, m *nats.Msg) {
 	if err != nil {
 		c.node.log("control: %v", err)
 	}
+}
+
+// supersede takes in that a process which is part of the run says hello again: it has left, though its goodbye has not come. A
+// process has one server, by whose address it is known.
+func (c *Coordinator) supersede(session string, h *messages.Hello) {
+	tell := func() {}
+	c.mu.Lock()
+	for i, m := range c.members {
+		if m != nil && !m.gone && m.session != session && m.address != "" && m.address == h.Address {
+			m.left = true
+			tell = c.lose(i, "its process joins again", "")
+		}
+	}
+	c.mu.Unlock()
+	tell()
 }
 
 func (c *Coordinator) welcome(session string, h *messages.Hello, now time.Time) *messages.Welcome {

@@ -132,7 +132,7 @@ func (w *crew) hopeless(number int, c *actors.Coordinator, err error) error {
 	switch {
 	case !w.cluster.Replace:
 	case n > w.limits.Restarts:
-		err = fmt.Errorf("%w; it has ended %d times within %s, and %d restarts are legal", err, n, w.limits.Window, w.limits.Restarts)
+		err = fmt.Errorf("%w; it has ended %s within %s, and supervisor.restarts is %d", err, times(n), w.limits.Window, w.limits.Restarts)
 		w.decided(Noted{fmt.Sprintf("node %d is not started again: %v", number, err)})
 	case errors.As(err, new(Quit)) && c == w.coordinator && c.Gathers() && !c.Left(number):
 	default:
@@ -140,6 +140,50 @@ func (w *crew) hopeless(number int, c *actors.Coordinator, err error) error {
 	}
 	w.alive[number] = false
 	return err
+}
+
+// host lets faults strike the processes, if they are within reach.
+func (w *crew) host() HostFaults {
+	if w.cluster.Host == nil {
+		return nil
+	}
+	return w
+}
+
+// Kill ends the process in which a node lives.
+func (w *crew) Kill(node int) error {
+	n, err := w.process(node)
+	if err != nil {
+		return err
+	}
+	return w.cluster.Host.Kill(n)
+}
+
+// Pause stops the process in which a node lives for some time.
+func (w *crew) Pause(node int, d time.Duration) error {
+	n, err := w.process(node)
+	if err != nil {
+		return err
+	}
+	return w.cluster.Host.Pause(n, d)
+}
+
+// process is the number that the process of a node was started by. A process that has joined again may have become another node.
+func (w *crew) process(node int) (int, error) {
+	w.mu.Lock()
+	c := w.coordinator
+	w.mu.Unlock()
+	if c == nil || node == 0 {
+		return node, nil
+	}
+	n, ok := c.Origin(node)
+	switch {
+	case !ok:
+		return node, nil // the one that is to be it
+	case n == 0:
+		return 0, fmt.Errorf("node %d was started by somebody else", node)
+	}
+	return n, nil
 }
 
 // lacks notes that a node has no process.

@@ -98,7 +98,7 @@ func checkFaults(faults []fault.Fault, p *plan.Plan, nodes int) error {
 	return fault.Check(faults, p, nodes)
 }
 
-// tells has the injector of node 0 reach the root and the node of the attempt that begins.
+// tells has the injector of node 0 reach the root of the attempt that begins.
 func (i *injector) tells(o *root) {
 	if i == nil {
 		return
@@ -106,18 +106,21 @@ func (i *injector) tells(o *root) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.reshare = func(s plan.Shares) { o.inbox.add(forced{s}) }
-	i.harm = func(a plan.ActorID, h actors.Harm) bool { return o.node.Harm(a, h) }
 }
 
 // joins has the injector of another node ask the referee, and see to the strikes that are new to the node, each time that it has
-// joined: it may have another number then.
-func (i *injector) joins(m *actors.Member) {
+// joined: it may have another number then. What struck while it was no part of the run is not for it; between two attempts
+// it was.
+func (i *injector) joins(m *actors.Member, between bool) {
 	if i == nil {
 		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.node, i.asks, i.done = m.Index(), m.Reached, m.Welcome().Struck
+	i.node, i.asks = m.Index(), m.Reached
+	if !between {
+		i.done = m.Welcome().Struck
+	}
 }
 
 // on has the injector reach the actors of a node.

@@ -74,13 +74,13 @@ func Launch(ctx context.Context, job *plan.Job, c Cluster, opts ...Option) (*Res
 		return nil, err
 	}
 	defer func() { r.store.close() }()
-	faults, err := newInjector(o.faults, r.plan, scene{nodes: c.Nodes + 1, host: c.Host, valve: valve, clock: clock, note: r.note})
+	r.crew = newCrew(ctx, c, r.limits, server.Addr(), token, r.decided)
+	defer r.crew.end()
+	faults, err := newInjector(o.faults, r.plan, scene{nodes: c.Nodes + 1, host: r.crew.host(), valve: valve, clock: clock, note: r.note})
 	if err != nil {
 		return nil, err
 	}
 	defer faults.missed()
-	r.crew = newCrew(ctx, c, r.limits, server.Addr(), token, r.decided)
-	defer r.crew.end()
 	return r.attempts(ctx, func(o *root) (*footing, error) {
 		faults.tells(o)
 		return r.launched(c, server, o.observer(), faults)
@@ -100,6 +100,7 @@ func (r *run) launched(c Cluster, server *actors.Server, observer actors.Observe
 	if err != nil {
 		return nil, err
 	}
+	faults.on(node)
 	s := r.plan.Job.Supervisor
 	return &footing{
 		node: node,

@@ -83,6 +83,7 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 		if number = member.Index(); number >= member.Welcome().Nodes {
 			number = -1 // it came late; the next attempt has no such number
 		}
+		n.between = errors.Is(err, actors.ErrAgain)
 		until = time.Now().Add(o.Wait)
 	}
 }
@@ -104,6 +105,7 @@ type serving struct {
 	options NodeOptions
 	server  *actors.Server
 	faults  *injector // lives as long as the process; nil before it has joined, and where there are none
+	between bool      // two attempts: it was part of the one before until that ended
 }
 
 func (n *serving) log(line string) { fmt.Fprintln(n.options.Log, line) }
@@ -168,7 +170,7 @@ func (n *serving) arm(p *plan.Plan, member *actors.Member) error {
 			return err
 		}
 	}
-	n.faults.joins(member)
+	n.faults.joins(member, n.between)
 	return nil
 }
 

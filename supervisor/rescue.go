@@ -55,7 +55,7 @@ func (j *Journal) Move(dir string) error {
 
 // Displaced is the error of a run whose save.dir was removed or replaced in its middle.
 type Displaced struct {
-	// Dir is save.dir, and Step the train step at whose commit it was found.
+	// Dir is save.dir, and Step the train step at which it was found.
 	Dir  string
 	Step int64
 	// To is where the journal is now, and Checkpoint the last one, if there is one; Err is why not.
@@ -64,12 +64,12 @@ type Displaced struct {
 }
 
 func (d *Displaced) Error() string {
-	text := fmt.Sprintf("save.dir %s was removed or replaced in the middle of the run, which was found at the commit of train step %d; the run ends", d.Dir, d.Step)
+	text := fmt.Sprintf("save.dir %s was removed or replaced in the middle of the run, which was found at train step %d; the run ends", d.Dir, d.Step)
 	switch {
 	case d.To == "":
 		return fmt.Sprintf("%s, and this step has not committed: %v", text, d.Err)
 	case d.Checkpoint == "":
-		return fmt.Sprintf("%s; its journal is in %s, and it has no checkpoint: %v", text, d.To, d.Err)
+		return fmt.Sprintf("%s; its journal is in %s, and there is no checkpoint beside it: %v", text, d.To, d.Err)
 	}
 	again := "go on with --resume"
 	if d.To != d.Dir {
@@ -98,11 +98,23 @@ func (r *run) settle(step int64) error {
 	if d.To == "" {
 		return d
 	}
-	r.note(fmt.Sprintf("save.dir %s was removed or replaced, found at the commit of train step %d: the journal is in %s now, and the run ends with a checkpoint there", d.Dir, step, d.To))
+	r.note(fmt.Sprintf("save.dir %s was removed or replaced, found at train step %d: the journal is in %s now, and the run ends with a checkpoint there", d.Dir, step, d.To))
 	r.mu.Lock()
 	r.displaced = d
 	r.mu.Unlock()
 	r.wind()
+	return nil
+}
+
+// intact says whether the run, whose trainer has ended at a step, may go back to a checkpoint because of why: not if save.dir is
+// not where it was. The error is that of the run then.
+func (r *run) intact(step int64, why error) error {
+	if err := r.settle(step); err != nil {
+		return err
+	}
+	if err := r.displacement(why); err != why {
+		return err
+	}
 	return nil
 }
 
@@ -136,10 +148,14 @@ func (r *run) displacement(end error) error {
 		return end
 	case end != nil:
 		d.Err = end
-	case r.store.unsaved != nil:
-		d.Err = r.store.unsaved
 	default:
-		d.Checkpoint = r.store.newest
+		d.Err = r.store.unsaved
+	}
+	// The newest one may have gone with the folder, and its path may be that of nothing.
+	if c := r.store.newest; c != "" && filepath.Dir(c) == filepath.Clean(d.To) {
+		if _, err := os.Stat(c); err == nil {
+			d.Checkpoint = c
+		}
 	}
 	return d
 }

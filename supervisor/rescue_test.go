@@ -74,14 +74,24 @@ func TestSaveDirIsDisplaced(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
-	t.Run("and then an actor fails for good", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "run")
-		job := testRunJob(t, "save.every=2", "save.dir="+dir, "supervisor.restarts=0", "supervisor.mirror=false")
-		_, err := disturbed(t, job, 3, func() error { return os.RemoveAll(dir) }, "panic stage.p0.d0 at forward of train step 4")
-		if d := (*Displaced)(nil); !errors.As(err, &d) {
-			t.Errorf("%v", err)
-		}
-	})
+	// Then the run would go back to a checkpoint: of that nothing is there, and the seed is no answer.
+	for name, at := range map[string]string{"and an actor fails before the next commit": "train step 3", "and then an actor fails": "snapshot step 4"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			job := testRunJob(t, "save.every=2", "save.dir="+dir, "supervisor.restarts=0", "supervisor.mirror=false")
+			_, err := disturbed(t, job, 3, func() error { return os.Rename(dir, dir+".old") }, "panic stage.p0.d0 at any of "+at)
+			d := (*Displaced)(nil)
+			if !errors.As(err, &d) {
+				t.Fatal(err)
+			}
+			if d.To != dir || d.Step != 3 || d.Checkpoint != "" || !strings.Contains(err.Error(), "no checkpoint beside it: ") || !strings.Contains(err.Error(), "stage.p0.d0 failed once") {
+				t.Errorf("%+v: %v", d, d)
+			}
+			if l, err := ReadJournal(dir); err != nil || len(l.Steps) < 3 {
+				t.Errorf("%+v, %v", l, err)
+			}
+		})
+	}
 }
 
 // disturbed runs a job and does something, once, when so many steps are committed.

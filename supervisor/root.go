@@ -122,6 +122,7 @@ type ending struct {
 
 // back says from which checkpoint an attempt begins: of at most atMost steps, and older newer ones left out.
 type back struct {
+	at     int64 // the step that was open
 	atMost int64
 	older  int
 	forget bool

@@ -37,6 +37,7 @@ func Run(ctx context.Context, job *plan.Job, opts ...Option) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
+		faults.on(node)
 		return &footing{node: node, coordination: actors.Coordination{Nodes: 1, Deadline: seconds(job.Supervisor.Deadline)}}, nil
 	})
 }
@@ -222,8 +223,7 @@ func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error))
 		if again.ungathered {
 			continue
 		}
-		reason := errors.New(again.reason)
-		if err := r.displacement(reason); err != reason { // what it would go back to is lost
+		if err := r.intact(again.at, errors.New(again.reason)); err != nil {
 			return nil, err
 		}
 		if err := r.back(again); err != nil {
@@ -357,6 +357,10 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	}
 	end := o.loop(ctx)
 	if end.back != nil {
+		end.back.at = o.opened.Step
+		if err := r.displacement(nil); err != nil { // there is nothing to go back to: the nodes are not to join again
+			return nil, nil, r.shutdown(ctx, coordinator, r.displacement(errors.New(end.back.reason)))
+		}
 		r.again(ctx, coordinator)
 		return nil, end.back, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/troupe-train/troupe/plan/fault"
 	"github.com/troupe-train/troupe/supervisor"
@@ -160,7 +159,7 @@ func TestNodesThatDoNotLive(t *testing.T) {
 		starts  int
 		says    string
 	}{
-		{"killed", killed, true, 4, "signal: killed; it has ended 4 times within 1m0s, and 3 restarts are legal"},
+		{"killed", killed, true, 4, "signal: killed; it has ended 4 times within 1m0s, and supervisor.restarts is 3"},
 		{"killed, and nobody starts another one", killed, false, 1, "node 1 has ended: signal: killed"},
 		{"ended by itself", supervisor.Quit{Err: errors.New("node 1 has ended: exit status 1")}, true, 1, "node 1 has ended: exit status 1"},
 	} {
@@ -191,14 +190,10 @@ func TestNodesOfALauncherThatIsKilled(t *testing.T) {
 	p, join := external(t, with(endless, "layout.pipeline=2", "supervisor.suspect=5"))
 	nodes := []*process{join(), join()}
 	p.await("step 3/")
-	began := time.Now()
 	p.signal(kill)
 	p.end()
 	for _, n := range nodes {
 		n.fails(1, "troupe: the run is over: nobody listens at 127.0.0.1:", " any more")
-	}
-	if took := time.Since(began); took > patience/2 {
-		t.Errorf("it took %s", took)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestSecondInterrupt(t *testing.T) {
 	p.await("troupe: stopping after this step; again to stop at once")
 	p.said = nil
 	p.signal(interrupt)
-	p.fails(1, "troupe: stopped at once: what came after the newest checkpoint is lost; 2 nodes were killed")
+	p.fails(1, "troupe: stopped at once: what came after the newest checkpoint is lost; nodes killed: 2")
 	gone(t, nodes)
 }
 

@@ -93,7 +93,7 @@ func signals(first, second string) (context.Context, func()) {
 		case <-ch:
 			stderr.last(func() string {
 				if n := started.kill(); n > 0 {
-					second += fmt.Sprintf("; %d nodes were killed", n)
+					second += fmt.Sprintf("; nodes killed: %d", n)
 				}
 				return second
 			})
