@@ -20,6 +20,3 @@ func (c *Clock) Now() time.Time {
 
 // Jump moves the clock by d, which may be below 0.
 func (c *Clock) Jump(d time.Duration) { c.ahead.Add(int64(d)) }
-
-// since is how long ago a time is; 0 for one that a clock which went back has still to come to.
-func (c *Clock) since(at time.Time) time.Duration { return max(0, c.Now().Sub(at)) }
