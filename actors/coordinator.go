@@ -63,6 +63,7 @@ type Coordinator struct {
 	fenced  []string       // sessions of nodes that were given up
 	refused []string       // of nodes, what was told
 	again   bool           // the run stops because another attempt begins
+	ending  bool           // the run is to end after the step that is running
 	missing []string       // actors that node 0 does not hear yet
 	greeted bool
 	silence *silence
@@ -191,7 +192,7 @@ func (c *Coordinator) beat() {
 		return
 	}
 	c.mu.Lock()
-	b := &messages.Beat{Phase: c.phase, Reason: c.reason, Table: c.node.directory.table(c.version), Fenced: c.fenced, Attempt: c.node.options.Attempt, Again: c.again}
+	b := &messages.Beat{Phase: c.phase, Reason: c.reason, Table: c.node.directory.table(c.version), Fenced: c.fenced, Attempt: c.node.options.Attempt, Again: c.again, Ending: c.ending}
 	c.mu.Unlock()
 	if c.options.Referee != nil {
 		b.Strikes = protoStrikes(c.options.Referee.Strikes())

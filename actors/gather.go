@@ -162,6 +162,14 @@ func (c *Coordinator) Shutdown(ctx context.Context, reason string) error {
 	return c.shut(ctx, reason, false)
 }
 
+// Ending says that the run ends after the step that is running: nodes that are asked to leave stay until then.
+func (c *Coordinator) Ending() {
+	c.mu.Lock()
+	c.ending = true
+	c.mu.Unlock()
+	c.beat()
+}
+
 // Again is Shutdown because another attempt begins, which the nodes join.
 func (c *Coordinator) Again(ctx context.Context) error { return c.shut(ctx, "", true) }
 

@@ -42,6 +42,7 @@ type Member struct {
 	leaving string
 	unfit   bool
 	phase   messages.Phase
+	ending  bool   // the run ends after the step that is running
 	newest  uint64 // attempt that any coordinator has spoken of
 	silence *silence
 	doubt   doubt // of the coordinator
@@ -165,6 +166,10 @@ func (m *Member) hear(c *messages.Control, _ *nats.Msg) {
 	if b.Table.GetVersion() > m.table.GetVersion() {
 		m.table = b.Table
 		m.follow()
+	}
+	if b.Ending && !m.ending {
+		m.ending = true
+		m.wake()
 	}
 	if b.Phase <= m.phase { // phases come in order, but beats may not
 		return
@@ -301,11 +306,43 @@ func (m *Member) await(ctx context.Context, phase messages.Phase) error {
 	}
 }
 
+// leaveWait is how long a node that is asked to leave waits for word that the run ends anyway: whoever stops all processes of a
+// run at once asks the coordinator, too.
+const leaveWait = 500 * time.Millisecond
+
 // Wait returns when the run is over: nil after an orderly end; else why the coordinator ended it, ErrAgain when another
-// attempt begins, ErrLost when the coordinator is gone, ErrFenced when it has given this node up, or the cause of ctx.
+// attempt begins, ErrLost when the coordinator is gone, ErrFenced when it has given this node up, or the cause of ctx. When
+// ctx ends while the run ends in good order, it returns after that.
 func (m *Member) Wait(ctx context.Context) error {
 	defer m.rest()
+	err := m.await(ctx, messages.Phase_PHASE_STOPPING)
+	if ctx.Err() == nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	soon, cancel := context.WithTimeout(ctx, leaveWait)
+	defer cancel()
+	if !m.ends(soon) {
+		return err
+	}
 	return m.await(ctx, messages.Phase_PHASE_STOPPING)
+}
+
+// ends reports whether the coordinator says that the run ends, before ctx does.
+func (m *Member) ends(ctx context.Context) bool {
+	for {
+		m.mu.Lock()
+		ends, changed := m.ending || m.over, m.changed
+		m.mu.Unlock()
+		if ends {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // Leave says goodbye, when the actors of the node have ended: with a reason when the node leaves because of it, which is

@@ -1791,8 +1791,10 @@ type Beat struct {
 	// attempt is the one that this coordinator watches over: whoever is part of an older one joins again.
 	Attempt uint64 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// again says that the run stops because another attempt begins.
-	Again         bool     `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`
-	Strikes       *Strikes `protobuf:"bytes,7,opt,name=strikes,proto3" json:"strikes,omitempty"`
+	Again   bool     `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`
+	Strikes *Strikes `protobuf:"bytes,7,opt,name=strikes,proto3" json:"strikes,omitempty"`
+	// ending says that the run ends soon, in good order: after the step that is running.
+	Ending        bool `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1874,6 +1876,13 @@ func (x *Beat) GetStrikes() *Strikes {
 		return x.Strikes
 	}
 	return nil
+}
+
+func (x *Beat) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
 }
 
 // Strikes are what faults do elsewhere than at the point at which they strike, in their order. Each node does what concerns it.
@@ -2495,7 +2504,7 @@ const file_troupe_proto_rawDesc = "" +
 	"\amissing\x18\x06 \x03(\tR\amissing\x12\x18\n" +
 	"\aleaving\x18\a \x01(\tR\aleaving\x12\x14\n" +
 	"\x05unfit\x18\t \x01(\bR\x05unfit\x12\x1c\n" +
-	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\xdb\x01\n" +
+	"\tforgotten\x18\b \x01(\x04R\tforgotten\"\xf3\x01\n" +
 	"\x04Beat\x12#\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\r.troupe.PhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
@@ -2503,7 +2512,8 @@ const file_troupe_proto_rawDesc = "" +
 	"\x06fenced\x18\x04 \x03(\tR\x06fenced\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x04R\aattempt\x12\x14\n" +
 	"\x05again\x18\x06 \x01(\bR\x05again\x12)\n" +
-	"\astrikes\x18\a \x01(\v2\x0f.troupe.StrikesR\astrikes\"?\n" +
+	"\astrikes\x18\a \x01(\v2\x0f.troupe.StrikesR\astrikes\x12\x16\n" +
+	"\x06ending\x18\b \x01(\bR\x06ending\"?\n" +
 	"\aStrikes\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x16\n" +
 	"\x06faults\x18\x02 \x03(\rR\x06faults\"I\n" +

@@ -149,6 +149,7 @@ func (o *root) loop(ctx context.Context) *ending {
 		select {
 		case <-interrupted:
 			interrupted, o.interrupted = nil, true
+			o.coordinator.Ending()
 			if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 				end = &ending{err: err}
 			}
@@ -233,6 +234,7 @@ func (o *root) one(ctx context.Context, news any) *ending {
 		return nil
 	case wind:
 		o.interrupted = true
+		o.coordinator.Ending()
 		if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 			return &ending{err: err}
 		}

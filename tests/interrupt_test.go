@@ -24,6 +24,28 @@ func TestSecondInterrupt(t *testing.T) {
 	gone(t, nodes)
 }
 
+// TestEverybodyIsInterrupted: who stops all processes of a run at once, nodes first, gets what who stops the launch gets: the
+// step that is running, and all before it.
+func TestEverybodyIsInterrupted(t *testing.T) {
+	set := with(unending, "layout.pipeline=2")
+	p, join := external(t, set)
+	nodes := []*process{join("--number", "1"), join("--number", "2")}
+	p.awaitSteps(3)
+	for _, n := range append(nodes, p) {
+		n.signal(interrupt)
+	}
+	got := p.result()
+	same(t, "a run that was stopped", got, train(t, set, supervisor.WithStopAt(got.Steps)))
+	if !got.Stopped || got.Resumes > 0 || len(got.Recoveries) > 0 {
+		t.Errorf("%+v", got)
+	}
+	for i, n := range nodes {
+		if code := n.end(); code != 0 {
+			t.Errorf("node %d ends with status %d: %q", i+1, code, n.said)
+		}
+	}
+}
+
 // TestInterruptedBeforeItBegins: who stops a launch before it has done anything gets no process, and a node that has not joined
 // anything says that.
 func TestInterruptedBeforeItBegins(t *testing.T) {
