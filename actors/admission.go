@@ -104,7 +104,11 @@ func (s *Server) whileThere(ctx context.Context) (context.Context, func()) {
 	go func() {
 		defer close(done)
 		for address != "" {
-			if err := s.answers(ctx, address); gone(err) {
+			switch err := s.answers(ctx, address); {
+			case errors.Is(err, errStranger):
+				cancel(fmt.Errorf("actors: %w: somebody else listens at %s", ErrOver, address))
+				return
+			case gone(err):
 				cancel(fmt.Errorf("actors: %w: nobody listens at %s any more", ErrOver, address))
 				return
 			}
@@ -118,5 +122,6 @@ func (s *Server) whileThere(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// gone says that a connection was refused by its machine: no process listens there.
-func gone(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// gone says that the process which listened somewhere is there no more: its machine refuses the connection, or another process
+// has the address.
+func gone(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) }

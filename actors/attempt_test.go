@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -255,6 +256,11 @@ func TestOverOrOutOfReach(t *testing.T) {
 	first.Close()
 	if _, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"}); !errors.Is(err, ErrOver) {
 		t.Errorf("nobody listens: %v", err)
+	}
+	other := startServer(t, ServerOptions{Token: "small.other"})
+	s.options.Join = other.Addr()
+	if _, err := Join(within(patience), s, Hello{Node: 1, Version: "v1"}); !errors.Is(err, ErrOver) || !strings.Contains(err.Error(), "somebody else listens") {
+		t.Errorf("another run listens: %v", err)
 	}
 	s.options.Join = silent.Addr().String()
 	if _, err := Join(within(300*time.Millisecond), s, Hello{Node: 1, Version: "v1"}); errors.Is(err, ErrOver) || !errors.Is(err, context.DeadlineExceeded) {
