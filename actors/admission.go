@@ -109,7 +109,7 @@ func (s *Server) whileThere(ctx context.Context) (context.Context, func()) {
 				cancel(fmt.Errorf("actors: %w: somebody else listens at %s", ErrOver, address))
 				return
 			case gone(err):
-				cancel(fmt.Errorf("actors: %w: nobody listens at %s any more", ErrOver, address))
+				cancel(overAt(address))
 				return
 			}
 			select {
@@ -120,6 +120,10 @@ func (s *Server) whileThere(ctx context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { cancel(nil); <-done }
+}
+
+func overAt(address string) error {
+	return fmt.Errorf("actors: %w: nobody listens at %s any more", ErrOver, address)
 }
 
 // gone says that the process which listened somewhere is there no more: its machine refuses the connection, or another process

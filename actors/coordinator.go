@@ -18,6 +18,9 @@ import (
 type Coordination struct {
 	// Nodes is how many there are, node 0 included. 1 if 0.
 	Nodes int
+	// Numbers is how many of them there would be if all had come. A node that asks for a number below it for which there is no
+	// place is let in as another one. Nodes if less.
+	Numbers int
 	// Version is that of the program. Nodes of another are refused.
 	Version string
 	// Welcome is what nodes hear that join; its Nodes, its Attempt, and its Placement if it is nil, are filled in.

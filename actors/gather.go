@@ -12,7 +12,7 @@ import (
 
 // Gather waits until all nodes have joined and all actors hear each other, and opens the run. The
 // actors of node 0 must be alive. The number of a node that dies or leaves meanwhile is free for another one. The error says
-// who is missing; it ends at once when a node says that it is unfit, and with ErrLost when one is out of reach that may come
+// who is missing, and is a Short when the time is over; it ends at once when a node says that it is unfit, and with ErrLost when one is out of reach that may come
 // back: then only another attempt is safe from it.
 func (c *Coordinator) Gather(ctx context.Context) error {
 	if c.control == nil {
@@ -87,11 +87,32 @@ func (c *Coordinator) gathered(ctx context.Context) error {
 			tick = true
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return fmt.Errorf("actors: gave up: %s", list)
+				return c.short(list)
 			}
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// Short is why Gather has ended when not all was ready in time.
+type Short struct {
+	// Joined is how many of Nodes had joined, node 0 apart.
+	Joined, Nodes int
+	list          string
+}
+
+func (s Short) Error() string { return "actors: gave up: " + s.list }
+
+func (c *Coordinator) short(list string) Short {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Short{Nodes: c.options.Nodes - 1, list: list}
+	for _, m := range c.members[1:] {
+		if m != nil && !m.gone {
+			s.Joined++
+		}
+	}
+	return s
 }
 
 // checklist says how far the nodes are. c.mu is held.

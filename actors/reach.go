@@ -32,6 +32,8 @@ func reach(ctx context.Context, o ServerOptions) error {
 			return fmt.Errorf("actors: %s: %w", o.Join, err)
 		case err == nil:
 			return fmt.Errorf("actors: %s is a NATS server, but not one of a run (its cluster is %q)", o.Join, name)
+		case o.There && gone(err):
+			return overAt(o.Join)
 		}
 		select {
 		case <-ctx.Done():

@@ -32,6 +32,8 @@ type ServerOptions struct {
 	Advertise string
 	// Join is the address of the server of a node that is part of the run; empty at the coordinator.
 	Join string
+	// There says that the server to be joined listens already: if nobody does, the run is over.
+	There bool
 	// Log gets lines for people; nil throws them away.
 	Log func(line string)
 	// Valve and Clock are for faults to strike. They outlive the server, and nil ones are not struck.
@@ -64,7 +66,7 @@ type Server struct {
 }
 
 // StartServer starts the server of a node. With Join it first asks who is there, until ctx ends. The
-// error is ErrTaken when the address to listen at is in use, and ErrWrongToken when the run that it
+// error is ErrOver when Options say that somebody is there and nobody is, ErrTaken when the address to listen at is in use, and ErrWrongToken when the run that it
 // would join has another token.
 func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	if o.Job == "" || o.Token == "" {

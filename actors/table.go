@@ -138,6 +138,22 @@ func (c *Coordinator) Left(origin int) bool {
 	return slices.ContainsFunc(c.members, func(m *memberState) bool { return m != nil && m.left && m.origin == origin })
 }
 
+// Lacks reports whether the node of a process is missing: not all nodes have joined, and it has not.
+func (c *Coordinator) Lacks(origin int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	free := false
+	for _, m := range c.members[1:] {
+		switch {
+		case m == nil || m.gone:
+			free = true
+		case m.origin == origin:
+			return false
+		}
+	}
+	return free
+}
+
 // Gathers reports whether the run has not begun yet.
 func (c *Coordinator) Gathers() bool {
 	c.mu.Lock()

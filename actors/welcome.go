@@ -131,8 +131,10 @@ func (c *Coordinator) seat(session string, h *messages.Hello) (node int, refusal
 		return 0, "the run ends", messages.Room_ROOM_NEVER
 	case !gathering && c.options.Joined == nil:
 		return 0, "the run has begun without it", messages.Room_ROOM_NEVER
+	case h.Node > int32(most) && int(h.Node) < c.options.Numbers:
+		return 0, fmt.Sprintf("there are %d nodes now", most), messages.Room_ROOM_OTHER
 	case h.Node > int32(most) || h.Node == 0 || h.Node < -1:
-		return 0, fmt.Sprintf("it asks to be node %d; legal are 1 to %d", h.Node, most), messages.Room_ROOM_NEVER
+		return 0, fmt.Sprintf("it asks to be node %d; legal are the numbers that nodes have had so far, 1 to %d, and none, for the next that is free", h.Node, most), messages.Room_ROOM_NEVER
 	case h.Node > 0:
 		if taken(int(h.Node)) {
 			return 0, fmt.Sprintf("node %d has joined already (%s)", h.Node, c.members[h.Node].name), messages.Room_ROOM_OTHER

@@ -11,7 +11,7 @@ import (
 )
 
 // Quit is why a node has ended that was not ended by others: with an exit status of its own. Unless it has said goodbye,
-// another one in its place would end in the same way.
+// another one in its place may end in the same way: if it does so while the run gathers, no third one is started.
 type Quit struct{ Err error }
 
 func (q Quit) Error() string { return q.Err.Error() }
@@ -33,10 +33,12 @@ type crew struct {
 	coordinator *actors.Coordinator // of the newest attempt
 	alive       map[int]bool        // they run, or are about to
 	ends        map[int][]time.Time // of processes, within the window
+	quits       map[int]string      // what processes have said that quit before they had joined
+	since       map[int]time.Time   // processes were started, or struck for not having joined
 }
 
 func newCrew(ctx context.Context, c Cluster, l Limits, address, token string, decided func(Decision)) *crew {
-	w := &crew{cluster: c, limits: l, address: address, token: token, decided: decided, alive: map[int]bool{}, ends: map[int][]time.Time{}}
+	w := &crew{cluster: c, limits: l, address: address, token: token, decided: decided, alive: map[int]bool{}, ends: map[int][]time.Time{}, quits: map[int]string{}, since: map[int]time.Time{}}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	return w
 }
@@ -58,7 +60,58 @@ func (w *crew) gather(ctx context.Context, c *actors.Coordinator) error {
 			return fmt.Errorf("launch: node %d: %w", i, err)
 		}
 	}
-	return c.Gather(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	reaped := make(chan struct{})
+	go func() {
+		defer close(reaped)
+		w.reap(ctx, c)
+	}()
+	err := c.Gather(ctx)
+	cancel()
+	<-reaped
+	return err
+}
+
+// reap kills processes that do not join, as long as ctx lasts, so that others are started in their place. A process that is
+// stopped, or hangs, does not end by itself. Each has half of the time that the gathering has, so that the other half is left.
+func (w *crew) reap(ctx context.Context, c *actors.Coordinator) {
+	grace := w.limits.Join / 2
+	if !w.cluster.Replace || w.cluster.Host == nil || grace <= 0 {
+		return
+	}
+	began := time.Now()
+	ticker := time.NewTicker(min(grace/4+1, time.Second))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for i := 1; i <= w.cluster.Nodes; i++ {
+			if !w.overdue(i, began, grace) || !c.Lacks(i) {
+				continue
+			}
+			w.decided(Noted{fmt.Sprintf("kill the process of node %d: it has not joined for %s", i, grace)})
+			if err := w.cluster.Host.Kill(i); err != nil {
+				w.decided(Noted{fmt.Sprintf("the process of node %d is not killed: %v", i, err)})
+			}
+			w.mu.Lock()
+			w.since[i] = time.Now()
+			w.mu.Unlock()
+		}
+	}
+}
+
+// overdue reports whether a process that is alive might have joined long ago.
+func (w *crew) overdue(number int, began time.Time, grace time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := began
+	if at := w.since[number]; at.After(from) {
+		from = at
+	}
+	return w.alive[number] && time.Since(from) >= grace
 }
 
 // start starts a process, unless the launch ends.
@@ -68,6 +121,9 @@ func (w *crew) start(number int) error {
 	if w.ctx.Err() != nil {
 		return nil
 	}
+	w.mu.Lock()
+	w.since[number] = time.Now()
+	w.mu.Unlock()
 	return w.cluster.Spawn(w.ctx, number, w.address, w.token, func(err error) { w.ended(number, err) })
 }
 
@@ -89,6 +145,7 @@ func (w *crew) afresh() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.ends)
+	clear(w.quits)
 }
 
 // ended takes in the end of a process, and starts another one if that may help.
@@ -135,6 +192,12 @@ func (w *crew) hopeless(number int, c *actors.Coordinator, err error) error {
 		err = fmt.Errorf("%w; it has ended %s within %s, and supervisor.restarts is %d", err, times(n), w.limits.Window, w.limits.Restarts)
 		w.decided(Noted{fmt.Sprintf("node %d is not started again: %v", number, err)})
 	case errors.As(err, new(Quit)) && c == w.coordinator && c.Gathers() && !c.Left(number):
+		// Once may be by chance.
+		if w.quits[number] != err.Error() {
+			w.quits[number] = err.Error()
+			return nil
+		}
+		err = fmt.Errorf("%w; so has another process in its place", err)
 	default:
 		return nil
 	}

@@ -105,12 +105,14 @@ func (r *run) launched(c Cluster, server *actors.Server, observer actors.Observe
 	return &footing{
 		node: node,
 		coordination: actors.Coordination{
-			Nodes:   c.Nodes + 1,
+			Nodes:   r.nodes + r.spares + 1,
+			Numbers: r.wanted + 1,
 			Version: Version,
 			Welcome: actors.Welcome{
 				Job: text,
 				Options: map[string]string{
 					optionResume: strconv.FormatBool(r.plan.Resume), optionVocab: strconv.Itoa(r.plan.Model.Vocab), optionFaults: fault.Format(r.options.faults),
+					optionNodes: strconv.Itoa(r.nodes), optionAll: strconv.Itoa(r.wanted + 1),
 				},
 				Fingerprint: r.plan.Fingerprint(),
 			},
@@ -125,6 +127,8 @@ const (
 	optionResume = "resume"
 	optionVocab  = "vocabulary"
 	optionFaults = "faults"
+	optionNodes  = "nodes" // that the plan is made for
+	optionAll    = "all"   // numbers of nodes, that of the trainer's included
 )
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

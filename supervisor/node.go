@@ -25,6 +25,8 @@ type NodeOptions struct {
 	Number int
 	// Wait is how long it tries to join, each time.
 	Wait time.Duration
+	// Launched says that whoever listens at Join has started this process: it does not wait for them to come.
+	Launched bool
 	// Log gets lines for people.
 	Log io.Writer
 	// Host lets faults strike this process; nil if they may not.
@@ -54,7 +56,7 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 	joining, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	server, err := actors.StartServer(joining, actors.ServerOptions{
-		Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, Log: n.log, Valve: actors.NewValve(), Clock: new(actors.Clock),
+		Job: job, Token: o.Token, Listen: o.Listen, Join: o.Join, There: o.Launched, Log: n.log, Valve: actors.NewValve(), Clock: new(actors.Clock),
 	})
 	if err != nil {
 		return err
@@ -72,7 +74,7 @@ func Serve(ctx context.Context, o NodeOptions) (err error) {
 		}
 		joined = true
 		if number > 0 && member.Index() != number {
-			n.log(fmt.Sprintf("node %d is taken; this is node %d", number, member.Index()))
+			n.log(fmt.Sprintf("node %d is not free; this is node %d", number, member.Index()))
 		}
 		err = n.serve(ctx, member)
 		member.Leave(err)
@@ -163,8 +165,12 @@ func (n *serving) arm(p *plan.Plan, member *actors.Member) error {
 		if err != nil {
 			return fmt.Errorf("node: faults of the coordinator: %w", err)
 		}
+		all, err := optionOf(w, optionAll)
+		if err != nil {
+			return err
+		}
 		n.faults, err = newInjector(list, p, scene{
-			node: member.Index(), nodes: w.Nodes, host: n.options.Host, valve: n.server.Valve(), clock: n.server.Clock(), note: n.log,
+			node: member.Index(), nodes: all, host: n.options.Host, valve: n.server.Valve(), clock: n.server.Clock(), note: n.log,
 		})
 		if err != nil {
 			return err
@@ -180,13 +186,26 @@ func welcomePlan(w actors.Welcome) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	vocab, err := strconv.Atoi(w.Options[optionVocab])
+	vocab, err := optionOf(w, optionVocab)
 	if err != nil {
-		return nil, fmt.Errorf("node: the coordinator says that the vocabulary has %q tokens", w.Options[optionVocab])
+		return nil, err
+	}
+	nodes, err := optionOf(w, optionNodes)
+	if err != nil {
+		return nil, err
 	}
 	m, err := BuildModel(job, vocab)
 	if err != nil {
 		return nil, err
 	}
-	return plan.New(job, m, plan.Options{Resume: w.Options[optionResume] == "true", Nodes: w.Nodes - 1 - job.Cluster.Spares})
+	return plan.New(job, m, plan.Options{Resume: w.Options[optionResume] == "true", Nodes: nodes})
+}
+
+// optionOf is an option of the coordinator's that is a number.
+func optionOf(w actors.Welcome, name string) (int, error) {
+	n, err := strconv.Atoi(w.Options[name])
+	if err != nil {
+		return 0, fmt.Errorf("node: the coordinator says %s=%q, which is no number", name, w.Options[name])
+	}
+	return n, nil
 }

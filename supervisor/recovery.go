@@ -155,6 +155,16 @@ func (r *Recovery) Down() int {
 	return n
 }
 
+// Stranded is an actor that waits for a node. As one that is left would be its, no actor but the trainer lives then.
+func (r *Recovery) Stranded() (a plan.ActorID, ok bool) {
+	for _, l := range r.lives {
+		if l.state == stranded {
+			return l.Actor, true
+		}
+	}
+	return "", false
+}
+
 // Next is when Handle is to be called at the latest.
 func (r *Recovery) Next() (time.Time, bool) {
 	var at time.Time

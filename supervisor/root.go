@@ -164,6 +164,11 @@ func (o *root) loop(ctx context.Context) *ending {
 			}
 		}
 		stop()
+		if end == nil && o.interrupted {
+			if a, ok := o.recovery.Stranded(); ok {
+				end = &ending{err: fmt.Errorf("interrupted in train step %d while %s waits for a node%s", o.opened.Step, a, o.run.resumption())}
+			}
+		}
 		if end != nil {
 			return end
 		}

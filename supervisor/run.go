@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-train/troupe/actors"
@@ -47,7 +48,9 @@ type run struct {
 	options   options
 	plan      *plan.Plan
 	tokenizer data.Tokenizer
-	nodes     int // besides this one, that may hold actors
+	nodes     int // besides this one, that the plan puts actors on
+	spares    int // more that the attempt gathers
+	wanted    int // nodes and spares of an attempt to which all come
 	rounds    Rounds
 	store     *store
 	journal   *Journal // nil where there is no place for it
@@ -68,6 +71,10 @@ type run struct {
 	attempt uint64
 	// gathers is when the nodes were first asked to come for the state that the attempt begins from.
 	gathers time.Time
+	// why the attempt begins, if it is not the first.
+	why string
+	// saved is the train step at which the newest checkpoint goes on, which is written while the root reads.
+	saved atomic.Int64
 
 	// wind asks for a clean end of the run, with a checkpoint.
 	wind func()
@@ -86,6 +93,10 @@ type footing struct {
 func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r := &run{options: o, source: o.source, nodes: nodes, restarts: map[plan.ActorID]int{}, timeline: NewTimeline(time.Now())}
 	r.time.at(time.Now())
+	if nodes > 0 {
+		r.spares = job.Cluster.Spares
+	}
+	r.wanted = nodes + r.spares
 	var windows int64
 	var text string
 	var notes []string // told when nothing can be refused any more
@@ -131,7 +142,14 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.rounds = rounds(r.plan, r.store.first(), o.stopAt)
 	r.ledger = newLedger(r.plan, r.rounds.First, r.rounds.Until, time.Now, o.progress)
 	r.ledger.windows = windows
-	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
+	r.saved.Store(-1)
+	if r.store.resumes() {
+		r.saved.Store(r.store.first())
+	}
+	r.store.saved = func(c CheckpointDone) {
+		r.saved.Store(c.Step)
+		o.progress(Progress{Checkpoint: &c})
+	}
 	r.store.note = r.note
 	r.store.settle = r.settle
 	r.limits = LimitsOf(job)
@@ -179,10 +197,7 @@ func (r *run) note(line string) { r.options.note(line) }
 
 // hosts are the nodes that may hold actors: spares too.
 func (r *run) hosts() []int {
-	if r.nodes == 0 {
-		return workers(0)
-	}
-	return workers(r.nodes + r.plan.Job.Cluster.Spares)
+	return workers(r.nodes + r.spares)
 }
 
 // decided tells of a decision of the supervisor.
@@ -230,6 +245,7 @@ func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error))
 			return nil, err
 		}
 		r.crew.afresh()
+		r.why = again.reason
 		r.gathers = time.Now()
 	}
 }
@@ -239,19 +255,15 @@ func (r *run) back(b *back) error {
 	if err := r.store.back(b.atMost, b.older, b.forget); err != nil {
 		return fmt.Errorf("go back to a checkpoint: %w", err)
 	}
-	p, err := plan.New(r.plan.Job, r.plan.Model, plan.Options{Resume: r.store.resumes(), Nodes: r.nodes})
-	if err != nil {
+	if err := r.anew(r.wanted); err != nil {
 		return err
 	}
-	r.plan = p
-	r.store.use(p)
-	r.rounds = rounds(p, r.store.first(), r.options.stopAt)
-	r.ledger.back(p, r.rounds.First, r.rounds.Until)
 	r.timeline.Abandon()
-	r.recovery.Begin(Seats(p), r.hosts())
 	r.resumes++
+	r.saved.Store(-1)
 	from := "the seed, as there is no checkpoint to go back to"
 	if r.store.resumes() {
+		r.saved.Store(r.rounds.First)
 		from = r.store.opened.Path()
 	}
 	r.note(fmt.Sprintf("going on at train step %d from %s", r.rounds.First, from))
@@ -259,6 +271,28 @@ func (r *run) back(b *back) error {
 		return nil
 	}
 	return r.journal.Back(r.store.from(b.reason, b.skip))
+}
+
+// anew makes the plan of an attempt over a number of nodes. When they are fewer than wanted, spares get actors first, and then
+// the nodes that are left get more of them.
+func (r *run) anew(nodes int) error {
+	n := nodes
+	if nodes > 0 {
+		n = min(nodes, r.wanted-r.plan.Job.Cluster.Spares)
+	}
+	p, err := plan.New(r.plan.Job, r.plan.Model, plan.Options{Resume: r.store.resumes(), Nodes: n})
+	if err != nil {
+		return err
+	}
+	if err := p.Fits(); err != nil {
+		return err
+	}
+	r.plan, r.nodes, r.spares = p, n, nodes-n
+	r.store.use(p)
+	r.rounds = rounds(p, r.store.first(), r.options.stopAt)
+	r.ledger.back(p, r.rounds.First, r.rounds.Until)
+	r.recovery.Begin(Seats(p), r.hosts())
+	return nil
 }
 
 // record opens the journal, where there is a place for it, and makes the judge of what is in it.
@@ -349,8 +383,14 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 		r.decided(Noted{fmt.Sprintf("the nodes are gathered anew: %v", err)})
 		r.again(ctx, coordinator)
 		return nil, &back{ungathered: true}, nil
+	case r.fewer(err):
+		r.again(ctx, coordinator)
+		return nil, &back{ungathered: true}, nil
 	default:
-		return nil, nil, r.shutdown(ctx, coordinator, err)
+		if r.why != "" {
+			err = fmt.Errorf("%w; the job goes back to a checkpoint because of this: %s", err, r.why)
+		}
+		return nil, nil, r.shutdown(ctx, coordinator, fmt.Errorf("%w%s", err, r.resumption()))
 	}
 	if err := r.begin(o); err != nil {
 		return nil, nil, r.shutdown(ctx, coordinator, err)
@@ -378,6 +418,31 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	result.WeightsSHA256 = r.store.hash
 	result.Checkpoint = r.store.newest
 	return result, nil, nil
+}
+
+// fewer prepares an attempt over the nodes that have come, when others have not in time: a job that goes on from a checkpoint
+// goes on with those that are there, as it does when nodes are lost in its middle. Those that come later are used.
+func (r *run) fewer(err error) bool {
+	var short actors.Short
+	if r.resumes == 0 || !errors.As(err, &short) || short.Joined == 0 || short.Joined == short.Nodes {
+		return false
+	}
+	came := fmt.Sprintf("%d of %s came within %s", short.Joined, count(short.Nodes, "node", "nodes"), r.limits.Join)
+	if err := r.anew(short.Joined); err != nil {
+		r.decided(Noted{fmt.Sprintf("%s: no going on with %d: %v", came, short.Joined, err)})
+		return false
+	}
+	r.decided(Noted{fmt.Sprintf("%s: going on with %d", came, short.Joined)})
+	r.gathers = time.Now()
+	return true
+}
+
+// resumption says, at the end of why a run has ended, that it can go on, if it can.
+func (r *run) resumption() string {
+	if step := r.saved.Load(); step >= 0 {
+		return fmt.Sprintf("; --resume goes on at train step %d", step)
+	}
+	return ""
 }
 
 // begin sets the trainer going. From here on the run changes what is on the disk.

@@ -46,11 +46,11 @@ func (d *display) progress(p supervisor.Progress) {
 	case p.Checkpoint != nil:
 		d.line("step %d: checkpoint %s", p.Checkpoint.Step, p.Checkpoint.Path)
 	case p.Decision != nil:
-		d.line("decision: %s", *p.Decision)
+		d.line("decision: %s", plain(*p.Decision))
 	case p.Recovered != nil:
 		d.line("%s", *p.Recovered)
 	case p.Note != nil:
-		d.line("%s", *p.Note)
+		d.line("%s", plain(*p.Note))
 	}
 }
 

@@ -83,6 +83,10 @@ func nodeCommand() *cobra.Command {
 	f.StringVar(&n.Join, "join", "", "address of the launched job")
 	f.StringVar(&n.Listen, "listen", "", "address at which the other nodes reach this one; port 0 takes a free one (default: this machine's address on the way to the launched job)")
 	f.IntVar(&n.Number, "number", 0, "number of this node, from 1; 0 takes the next that is free, and so does one that is taken")
+	f.BoolVar(&n.Launched, "launched", false, "whoever listens at --join has started this process")
+	if err := f.MarkHidden("launched"); err != nil {
+		panic(err)
+	}
 	f.DurationVar(&n.Wait, "wait", 30*time.Second, "how long to try to join, and to come back when the launch is lost")
 	return c
 }

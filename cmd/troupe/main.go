@@ -200,7 +200,10 @@ func flagProblem(err error) string {
 var inside = regexp.MustCompile(`(^|: |; )(?:actors|supervisor|messages|checkpoint|stage|optim): `)
 
 // lastLine is the line that a failure ends with.
-func lastLine(err error) string { return inside.ReplaceAllString(oneLine(err.Error()), "$1") }
+func lastLine(err error) string { return plain(oneLine(err.Error())) }
+
+// plain is a text with errors in it without the names of packages that they begin with.
+func plain(text string) string { return inside.ReplaceAllString(text, "$1") }
 
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")

@@ -76,7 +76,7 @@ func spawner(external bool, show *display) func(ctx context.Context, number int,
 			return err
 		}
 		// The node ends by itself: when the run ends, or when it hears no more of the coordinator.
-		c := exec.Command(self, "node", "--join", address, "--number", strconv.Itoa(number))
+		c := exec.Command(self, "node", "--join", address, "--number", strconv.Itoa(number), "--launched")
 		c.Env = append(os.Environ(), tokenVariable+"="+token)
 		log := &lines{print: func(line string) { show.line("node %d: %s", number, line) }}
 		c.Stderr = log
@@ -93,15 +93,25 @@ func spawner(external bool, show *display) func(ctx context.Context, number int,
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
-			byItself := c.ProcessState.Exited()
-			err = fmt.Errorf("node %d has ended: %w", number, err)
-			if byItself {
-				err = supervisor.Quit{Err: err}
-			}
-			ended(err)
+			ended(ending(number, err, c.ProcessState.Exited(), log.last))
 		})
 		return nil
 	}
+}
+
+// ending is why a node has ended: whether it did so by itself, and what its last line was. One that a signal has told to
+// leave has not ended by itself.
+func ending(number int, err error, byItself bool, last string) error {
+	reason, ok := strings.CutPrefix(last, "troupe: ")
+	switch {
+	case !byItself:
+		return fmt.Errorf("node %d has ended: %w", number, err)
+	case ok && strings.HasPrefix(reason, errInterrupted.Error()):
+		return fmt.Errorf("node %d has ended: %w", number, errInterrupted)
+	case ok:
+		err = fmt.Errorf("%w: %s", err, reason)
+	}
+	return supervisor.Quit{Err: fmt.Errorf("node %d has ended: %w", number, err)}
 }
 
 // reachable are the addresses under which other machines may reach a listener: its own, or if it listens at all addresses
@@ -148,6 +158,7 @@ func towards(address string) string {
 type lines struct {
 	print func(line string)
 	part  []byte // of a line whose end has not come
+	last  string // line that was printed
 }
 
 func (l *lines) Write(b []byte) (int, error) {
@@ -157,7 +168,8 @@ func (l *lines) Write(b []byte) (int, error) {
 		if !ok {
 			return len(b), nil
 		}
-		l.print(string(line))
+		l.last = string(line)
+		l.print(l.last)
 		l.part = rest
 	}
 }
@@ -165,7 +177,8 @@ func (l *lines) Write(b []byte) (int, error) {
 // flush prints what stands after the last line's end.
 func (l *lines) flush() {
 	if len(l.part) > 0 {
-		l.print(string(l.part))
+		l.last = string(l.part)
+		l.print(l.last)
 		l.part = nil
 	}
 }
