@@ -173,7 +173,7 @@ func opening(t testing.TB, o Coordination) (*cast, *Coordinator, *Server) {
 }
 
 func TestNodesThatAreNotLetIn(t *testing.T) {
-	_, _, first := opening(t, Coordination{})
+	_, _, first := opening(t, Coordination{Numbers: 5})
 	s := startServer(t, ServerOptions{Join: first.Addr()})
 	one, err := Join(within(patience), s, Hello{Node: 1, Name: "b", Version: "v1"})
 	if err != nil {
@@ -188,8 +188,8 @@ func TestNodesThatAreNotLetIn(t *testing.T) {
 		hello Hello
 		says  string
 	}{
-		{Hello{Node: 3, Version: "v1"}, "legal are 1 to 2"},
-		{Hello{Node: 0, Version: "v1"}, "legal are 1 to 2"},
+		{Hello{Node: 5, Version: "v1"}, "legal are the numbers that nodes have had so far, 1 to 2,"},
+		{Hello{Node: 0, Version: "v1"}, "legal are the numbers that nodes have had so far, 1 to 2,"},
 		{Hello{Node: 2, Version: "v2"}, `its version is "v2", the coordinator's is "v1"`},
 	} {
 		_, err := Join(within(patience), stranger, test.hello)
@@ -198,7 +198,7 @@ func TestNodesThatAreNotLetIn(t *testing.T) {
 		}
 	}
 	another := func() *Server { return startServer(t, ServerOptions{Join: first.Addr()}) } // they are processes of their own
-	two, err := Join(within(patience), another(), Hello{Node: 1, Version: "v1"})           // is taken
+	two, err := Join(within(patience), another(), Hello{Node: 4, Version: "v1"})           // is one of more than there are now
 	if err != nil {
 		t.Fatal(err)
 	}

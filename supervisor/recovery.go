@@ -71,7 +71,7 @@ type host struct {
 type life struct {
 	Seat
 	incarnation int
-	home        int // node of the plan
+	home        int // node of the plan for all nodes
 	state       lifeState
 	restored    bool        // while catching: it has its state
 	failures    []time.Time // within the window; they outlast incarnations, moves and nodes
@@ -97,6 +97,8 @@ const (
 type Seat struct {
 	Actor plan.ActorID
 	Node  int
+	// Home is where the actor is to live when all nodes are there; 0 if that is Node.
+	Home int
 	// Bytes are those that it is predicted to need at its peak.
 	Bytes int64
 	// Sources are the actors that hold its state. Lost says that nobody does.
@@ -120,6 +122,9 @@ func (r *Recovery) Begin(seats []Seat, nodes []int) {
 	}
 	for _, s := range seats {
 		l := &life{Seat: s, home: s.Node}
+		if s.Home > 0 {
+			l.home = s.Home
+		}
 		r.lives = append(r.lives, l)
 		r.byID[s.Actor] = l
 	}

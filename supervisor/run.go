@@ -273,28 +273,6 @@ func (r *run) back(b *back) error {
 	return r.journal.Back(r.store.from(b.reason, b.skip))
 }
 
-// anew makes the plan of an attempt over a number of nodes. When they are fewer than wanted, spares get actors first, and then
-// the nodes that are left get more of them.
-func (r *run) anew(nodes int) error {
-	n := nodes
-	if nodes > 0 {
-		n = min(nodes, r.wanted-r.plan.Job.Cluster.Spares)
-	}
-	p, err := plan.New(r.plan.Job, r.plan.Model, plan.Options{Resume: r.store.resumes(), Nodes: n})
-	if err != nil {
-		return err
-	}
-	if err := p.Fits(); err != nil {
-		return err
-	}
-	r.plan, r.nodes, r.spares = p, n, nodes-n
-	r.store.use(p)
-	r.rounds = rounds(p, r.store.first(), r.options.stopAt)
-	r.ledger.back(p, r.rounds.First, r.rounds.Until)
-	r.recovery.Begin(Seats(p), r.hosts())
-	return nil
-}
-
 // record opens the journal, where there is a place for it, and makes the judge of what is in it.
 func (r *run) record() error {
 	var ledger *Ledger
@@ -388,7 +366,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 		return nil, &back{ungathered: true}, nil
 	default:
 		if r.why != "" {
-			err = fmt.Errorf("%w; the job goes back to a checkpoint because of this: %s", err, r.why)
+			err = fmt.Errorf("%w; the job had gone back to a checkpoint: %s", err, r.why)
 		}
 		return nil, nil, r.shutdown(ctx, coordinator, fmt.Errorf("%w%s", err, r.resumption()))
 	}
@@ -420,31 +398,6 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	return result, nil, nil
 }
 
-// fewer prepares an attempt over the nodes that have come, when others have not in time: a job that goes on from a checkpoint
-// goes on with those that are there, as it does when nodes are lost in its middle. Those that come later are used.
-func (r *run) fewer(err error) bool {
-	var short actors.Short
-	if r.resumes == 0 || !errors.As(err, &short) || short.Joined == 0 || short.Joined == short.Nodes {
-		return false
-	}
-	came := fmt.Sprintf("%d of %s came within %s", short.Joined, count(short.Nodes, "node", "nodes"), r.limits.Join)
-	if err := r.anew(short.Joined); err != nil {
-		r.decided(Noted{fmt.Sprintf("%s: no going on with %d: %v", came, short.Joined, err)})
-		return false
-	}
-	r.decided(Noted{fmt.Sprintf("%s: going on with %d", came, short.Joined)})
-	r.gathers = time.Now()
-	return true
-}
-
-// resumption says, at the end of why a run has ended, that it can go on, if it can.
-func (r *run) resumption() string {
-	if step := r.saved.Load(); step >= 0 {
-		return fmt.Sprintf("; --resume goes on at train step %d", step)
-	}
-	return ""
-}
-
 // begin sets the trainer going. From here on the run changes what is on the disk.
 func (r *run) begin(o *root) error {
 	if err := r.store.begin(); err != nil {
@@ -472,21 +425,4 @@ func (r *run) shutdown(ctx context.Context, c *actors.Coordinator, reason error)
 		return err
 	}
 	return reason
-}
-
-// again ends an attempt because another one begins. A node that does not leave now comes when it hears of that.
-func (r *run) again(ctx context.Context, c *actors.Coordinator) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
-	defer cancel()
-	if err := c.Again(ctx); err != nil {
-		r.note(err.Error())
-	}
-}
-
-// gather waits until all nodes are ready, of which the crew starts those that are not there.
-func (r *run) gather(ctx context.Context, c *actors.Coordinator) error {
-	if r.crew == nil {
-		return c.Gather(ctx)
-	}
-	return r.crew.gather(ctx, c)
 }

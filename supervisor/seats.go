@@ -29,6 +29,17 @@ func Seats(p *plan.Plan) []Seat {
 	return seats
 }
 
+// settle makes the nodes of a plan the homes of seats.
+func settle(seats []Seat, p *plan.Plan) {
+	home := map[plan.ActorID]int{}
+	for _, a := range p.Actors {
+		home[a.ID] = a.Node
+	}
+	for i := range seats {
+		seats[i].Home = home[seats[i].Actor]
+	}
+}
+
 // workers are the nodes that may hold actors besides the trainer: nodes 1 to n, or node 0 in a run of one process.
 func workers(nodes int) []int {
 	if nodes == 0 {

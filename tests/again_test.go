@@ -119,6 +119,13 @@ func TestNodeDiesWhileNodesGather(t *testing.T) {
 		p.await("2/2 nodes ready")
 		same(t, "a run", p.result(), train(t, []string{"layout.pipeline=2"}))
 	})
+	t.Run("told to leave", func(t *testing.T) {
+		p := start(t, "troupe", command(t, "launch", []string{"layout.pipeline=2"}, "--json", "--nodes", "2")...)
+		eventually(t, "node 1 has been started", func() bool { return p.findNode(1) != 0 })
+		p.strike(1, syscall.SIGTERM)
+		p.await("start another process as node 1")
+		same(t, "a run", p.result(), train(t, []string{"layout.pipeline=2"}))
+	})
 	t.Run("later", func(t *testing.T) {
 		set, faults, want := goesBack(t)
 		p := start(t, "troupe", command(t, "launch", set, "--json", "--nodes", "2", "--fault", faultFile(t, faults))...)
@@ -148,7 +155,62 @@ func TestNodeDiesWhileNodesGather(t *testing.T) {
 	})
 }
 
-// TestNodesThatDoNotLive: what would happen to every node that is started ends the launch at once, and what happens by
+// TestNodeHangsWhileNodesGather: a process that is there and does not come is replaced as one is that has ended.
+func TestNodeHangsWhileNodesGather(t *testing.T) {
+	set := with(unending, "layout.pipeline=2")
+	p := start(t, "troupe", command(t, "launch", with(set, "save.every=5", "save.dir="+t.TempDir(), "supervisor.join=8"), "--json", "--nodes", "2")...)
+	p.awaitSteps(6)
+	p.strike(1, syscall.SIGSTOP)
+	p.await("node 1 is lost")
+	p.strike(2, kill)
+	p.await("decision: resume the job from")
+	p.await("kill the process of node 1: it has not joined for 4s")
+	p.await("start another process as node 1", "signal: killed")
+	p.await("2/2 nodes ready")
+	p.awaitSteps(3)
+	p.signal(interrupt)
+	got := p.result()
+	same(t, "a run that went back to a checkpoint", got, train(t, set, supervisor.WithStopAt(got.Steps)))
+}
+
+// TestFewerNodesComeAgain: a job that goes back to a checkpoint goes on with the nodes that are there, and uses another one that
+// comes later.
+func TestFewerNodesComeAgain(t *testing.T) {
+	set := with(unending, "layout.pipeline=2", "layout.data=2")
+	p, join := external(t, with(set, "supervisor.restarts=0", "supervisor.join=6", "save.every=5", "save.dir="+t.TempDir()))
+	nodes := []*process{join("--number", "1"), join("--number", "2")}
+	p.awaitSteps(6)
+	nodes[0].signal(kill)
+	p.await("decision: resume the job from")
+	p.await("decision: 1 of 2 nodes came within 6s: going on with 1")
+	p.await("1/1 nodes ready")
+	p.awaitSteps(3)
+	nodes = append(nodes, join("--number", "2"))
+	p.await("node 2 has joined", "actors that were packed onto other nodes may move")
+	p.await("moved ", "on node 2")
+	p.awaitSteps(3)
+	p.signal(interrupt)
+	got := p.result()
+	same(t, "a run that went on with fewer nodes", got, train(t, set, supervisor.WithStopAt(got.Steps)))
+	for i, n := range nodes[1:] {
+		if code := n.end(); code != 0 {
+			t.Errorf("node %d ends with status %d: %q", i+2, code, n.said)
+		}
+	}
+}
+
+// TestNoNodesComeAgain: the last line says why the job went back, and that it can go on.
+func TestNoNodesComeAgain(t *testing.T) {
+	p, join := external(t, with(unending, "layout.pipeline=2", "supervisor.restarts=0", "supervisor.join=6", "save.every=5", "save.dir="+t.TempDir()))
+	nodes := []*process{join(), join()}
+	p.awaitSteps(6)
+	for _, n := range nodes {
+		n.signal(kill)
+	}
+	p.fails(1, "gave up: 0/2 nodes joined", "the job had gone back to a checkpoint: ", "; --resume goes on at train step ")
+}
+
+// TestNodesThatDoNotLive: what would happen to every node that is started ends the launch soon, and what happens by
 // chance only when it happens too often.
 func TestNodesThatDoNotLive(t *testing.T) {
 	killed := errors.New("node 1 has ended: signal: killed")
@@ -161,7 +223,7 @@ func TestNodesThatDoNotLive(t *testing.T) {
 	}{
 		{"killed", killed, true, 4, "signal: killed; it has ended 4 times within 1m0s, and supervisor.restarts is 3"},
 		{"killed, and nobody starts another one", killed, false, 1, "node 1 has ended: signal: killed"},
-		{"ended by itself", supervisor.Quit{Err: errors.New("node 1 has ended: exit status 1")}, true, 1, "node 1 has ended: exit status 1"},
+		{"ended by itself", supervisor.Quit{Err: errors.New("node 1 has ended: exit status 1")}, true, 2, "node 1 has ended: exit status 1; so has another process in its place"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var mu sync.Mutex

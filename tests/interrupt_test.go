@@ -46,6 +46,22 @@ func TestEverybodyIsInterrupted(t *testing.T) {
 	}
 }
 
+// TestInterruptedWithoutNodes: a run in which nobody is left that could end a step ends at once.
+func TestInterruptedWithoutNodes(t *testing.T) {
+	// The run does not begin while the stage hangs, so that there is no state to lose.
+	p, join := external(t, with(unending, "layout.pipeline=2", "supervisor.join=600"), "--fault", faultFile(t, "hang stage.p1.d0 at load of init step 0 for 1h"))
+	nodes := []*process{join(), join()}
+	p.await("2/2 nodes ready")
+	for _, n := range nodes {
+		n.signal(kill)
+	}
+	p.await("waits for a node: none is left")
+	p.signal(interrupt)
+	p.await("troupe: stopping after this step")
+	p.said = nil
+	p.fails(1, "troupe: interrupted in train step 0 while ", " waits for a node")
+}
+
 // TestInterruptedBeforeItBegins: who stops a launch before it has done anything gets no process, and a node that has not joined
 // anything says that.
 func TestInterruptedBeforeItBegins(t *testing.T) {
@@ -65,6 +81,8 @@ func TestInterruptedBeforeItBegins(t *testing.T) {
 	if err := supervisor.Serve(ctx, supervisor.NodeOptions{Join: "127.0.0.1:1", Token: "small.X", Wait: patience, Log: &discard{}}); !errors.Is(err, reason) {
 		t.Errorf("a node: %v", err)
 	}
+	early := startWith(t, []string{"TROUPE_TOKEN=small.X"}, "troupe", "node", "--join", "127.0.0.1:1", "--launched")
+	early.fails(1, "troupe: the run is over: nobody listens at 127.0.0.1:1 any more")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

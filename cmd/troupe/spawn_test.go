@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/troupe-train/troupe/supervisor"
 )
 
 // TestReachable: what is printed for others to join at is an address, not the word for all of them.
@@ -41,6 +44,27 @@ func TestTowards(t *testing.T) {
 		host, _, _ := net.SplitHostPort(got)
 		if to := towards(got); to != net.JoinHostPort(host, "0") {
 			t.Errorf("to %s: %q", got, to)
+		}
+	}
+}
+
+// TestEnding: a node that has ended by itself says why, and one that was told to leave has not.
+func TestEnding(t *testing.T) {
+	status := errors.New("exit status 1")
+	for _, c := range []struct {
+		byItself bool
+		last     string
+		quit     bool
+		says     string
+	}{
+		{true, "troupe: refused: wrong token", true, "node 1 has ended: exit status 1: refused: wrong token"},
+		{true, "step 3", true, "node 1 has ended: exit status 1"},
+		{true, "troupe: interrupted before this node had joined a run", false, "node 1 has ended: interrupted"},
+		{false, "troupe: something", false, "node 1 has ended: exit status 1"},
+	} {
+		err := ending(1, status, c.byItself, c.last)
+		if err.Error() != c.says || errors.As(err, new(supervisor.Quit)) != c.quit {
+			t.Errorf("%+v: %v (%T)", c, err, err)
 		}
 	}
 }
