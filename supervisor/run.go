@@ -63,6 +63,8 @@ type run struct {
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
+	// undoes is the entry of the journal that the attempt which has not begun yet begins with.
+	undoes *FromEntry
 
 	crew    *crew // nil in a run of one process
 	attempt uint64
@@ -236,7 +238,7 @@ func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error))
 
 // back prepares an attempt that begins from an earlier checkpoint.
 func (r *run) back(b *back) error {
-	if err := r.store.back(b.atMost, b.older, b.forget); err != nil {
+	if err := r.store.back(b.atMost, b.older); err != nil {
 		return fmt.Errorf("go back to a checkpoint: %w", err)
 	}
 	p, err := plan.New(r.plan.Job, r.plan.Model, plan.Options{Resume: r.store.resumes(), Nodes: r.nodes})
@@ -255,10 +257,10 @@ func (r *run) back(b *back) error {
 		from = r.store.opened.Path()
 	}
 	r.note(fmt.Sprintf("going on at train step %d from %s", r.rounds.First, from))
-	if r.journal == nil {
-		return nil
-	}
-	return r.journal.Back(r.store.from(b.reason, b.skip))
+	// What is on the disk stays as it is until the attempt begins.
+	undoes := r.store.from(b.reason, b.skip)
+	r.undoes = &undoes
+	return nil
 }
 
 // record opens the journal, where there is a place for it, and makes the judge of what is in it.
@@ -274,7 +276,12 @@ func (r *run) record() error {
 				return err
 			}
 			r.journal = j
+		} else if r.undoes != nil {
+			if err := r.journal.Back(*r.undoes); err != nil {
+				return err
+			}
 		}
+		r.undoes = nil
 		ledger, skip = r.journal.Ledger(), r.journal.Skip
 	}
 	r.judge = NewJudge(r.plan.Job.Supervisor.BadBatch, ledger, skip)

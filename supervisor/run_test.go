@@ -233,7 +233,7 @@ func TestJobResumes(t *testing.T) {
 			t.Errorf("%d resumes\n%s", n, strings.Join(told, "\n"))
 		}
 		// Older checkpoints are tried, too.
-		if !strings.Contains(strings.Join(told, "\n"), "leaving out the newest") {
+		if !strings.Contains(strings.Join(told, "\n"), "from its newest checkpoint but 1: ") {
 			t.Error(strings.Join(told, "\n"))
 		}
 		// A later run goes on from there.
