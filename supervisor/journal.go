@@ -309,7 +309,8 @@ type Journal struct {
 
 // OpenJournal opens the journal in dir, or begins one, for a run that goes on from given weights. It refuses what is
 // damaged, the journal of another run, and one that has not come to these weights; the error says how to go on without it.
-func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err error) {
+// It refuses too to do without what a policy for bad batches decides by. What is refused is left as it is.
+func OpenJournal(dir string, run RunEntry, from FromEntry, policy plan.BadBatch) (_ *Journal, err error) {
 	run.Version = journalVersion
 	j := &Journal{path: filepath.Join(dir, checkpoint.JournalName)}
 	defer func() {
@@ -317,19 +318,14 @@ func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err erro
 			err = fmt.Errorf("journal %s: %w", j.path, err)
 		}
 	}()
-	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, j.file.Close())
-		}
-	}()
-	data, err := io.ReadAll(j.file)
-	if err != nil {
+	data, err := os.ReadFile(j.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	refuse := func(err error) error {
+		if rests(policy) {
+			return fmt.Errorf("%w; %s: put back the file that was there, or move this one away and go on with --resume --set %s", err, why(policy), without(policy))
+		}
 		return fmt.Errorf("%w; the checkpoints do not depend on it: move this file away, and --resume begins a new one at train step %d", err, from.Steps)
 	}
 	l, whole, err := ParseJournal(data)
@@ -346,7 +342,18 @@ func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err erro
 			return nil, refuse(err)
 		}
 	}
+	if lacks := l.lacks(from.Steps, policy); lacks != "" {
+		return nil, fmt.Errorf("%s; %s: put back the file that was there, or go on with --set %s", lacks, why(policy), without(policy))
+	}
 	j.ledger = l
+	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.file.Close())
+		}
+	}()
 	if err := j.file.Truncate(int64(whole)); err != nil {
 		return nil, err
 	}

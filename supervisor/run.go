@@ -271,11 +271,14 @@ func (r *run) record() error {
 		if r.journal == nil {
 			j, err := OpenJournal(r.store.dir, RunEntry{
 				Job: r.plan.Job.Name, Fingerprint: r.store.meta.Fingerprint(), Batch: r.plan.Job.Train.Batch, Windows: r.ledger.windows,
-			}, r.store.from("", nil))
+			}, r.store.from("", nil), r.plan.Job.Supervisor.BadBatch)
 			if err != nil {
 				return err
 			}
 			r.journal = j
+			if l := j.Ledger(); l.Runs == 1 && l.Began > 0 {
+				r.note(fmt.Sprintf("the journal %s is missing; a new one begins at train step %d", j.path, l.Began))
+			}
 		} else if r.undoes != nil {
 			if err := r.journal.Back(*r.undoes); err != nil {
 				return err
