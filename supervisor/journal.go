@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/troupe-train/troupe/checkpoint"
 	"github.com/troupe-train/troupe/plan"
@@ -301,10 +303,16 @@ func ReadJournal(dir string) (*Ledger, error) {
 
 // Journal is the ledger of a run, on disk. An entry that was written survives a power cut. After an error it takes no more.
 type Journal struct {
+	mu     sync.Mutex
 	path   string
 	file   *os.File
+	size   int64 // of the entries that are written
 	ledger *Ledger
 	err    error
+
+	// patience is how long an entry that cannot be written is tried again; note hears of it.
+	patience time.Duration
+	note     func(string)
 }
 
 // OpenJournal opens the journal in dir, or begins one, for a run that goes on from given weights. It refuses what is
@@ -354,10 +362,8 @@ func OpenJournal(dir string, run RunEntry, from FromEntry, policy plan.BadBatch)
 			err = errors.Join(err, j.file.Close())
 		}
 	}()
-	if err := j.file.Truncate(int64(whole)); err != nil {
-		return nil, err
-	}
-	if _, err := j.file.Seek(int64(whole), io.SeekStart); err != nil {
+	j.size = int64(whole)
+	if err := j.cut(); err != nil {
 		return nil, err
 	}
 	if whole == 0 {
@@ -387,6 +393,8 @@ func (j *Journal) Back(from FromEntry) error {
 // Commit takes down a committed step. The same step may come again with the same numbers, from a trainer that was
 // restarted; one that differs is refused.
 func (j *Journal) Commit(s StepEntry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if n := s.Step - j.ledger.Began; n >= 0 && n < int64(len(j.ledger.Steps)) {
 		have := j.ledger.Steps[n]
 		if !have.Loss.is(s.Loss) || !have.Norm.is(s.Norm) || !have.Verdict.is(s.Verdict) || have.First != s.First || have.Last != s.Last {
@@ -395,10 +403,17 @@ func (j *Journal) Commit(s StepEntry) error {
 		}
 		return nil
 	}
-	return j.append(Entry{Step: &s})
+	return j.take(Entry{Step: &s})
 }
 
 func (j *Journal) append(e Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.take(e)
+}
+
+// take writes an entry, unless one before it failed. j.mu is held.
+func (j *Journal) take(e Entry) error {
 	if j.err == nil {
 		if err := j.write(e); err != nil {
 			j.err = fmt.Errorf("journal %s: %w", j.path, err)
@@ -417,14 +432,48 @@ func (j *Journal) write(e Entry) error {
 	if err := before.apply(e); err != nil {
 		return err
 	}
-	if _, err := j.file.Write(line); err != nil {
+	err = retry(j.patience, func() error {
+		err := checkpoint.Append(j.file, line)
+		if err != nil {
+			err = errors.Join(err, j.cut())
+		}
+		return err
+	}, func(err error) {
+		j.note(fmt.Sprintf("the journal cannot be written, and is tried again for up to %s: %v", j.patience, err))
+	})
+	if err != nil {
 		return err
 	}
-	if err := j.file.Sync(); err != nil {
-		return err
-	}
+	j.size += int64(len(line))
 	*j.ledger = before
 	return nil
+}
+
+// cut removes what is behind the entries that are written: a line that was written in part.
+func (j *Journal) cut() error {
+	if err := j.file.Truncate(j.size); err != nil {
+		return err
+	}
+	_, err := j.file.Seek(j.size, io.SeekStart)
+	return err
+}
+
+// retryPause is the time between two tries to write.
+const retryPause = 50 * time.Millisecond
+
+// retry tries to write until that works or patience is over. told hears of the first failure, if there is another try.
+func retry(patience time.Duration, write func() error, told func(error)) error {
+	began := time.Now()
+	for tries := 0; ; tries++ {
+		err := write()
+		if err == nil || time.Since(began)+retryPause > patience {
+			return err
+		}
+		if tries == 0 {
+			told(err)
+		}
+		time.Sleep(retryPause)
+	}
 }
 
 // Close ends writing.

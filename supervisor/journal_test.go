@@ -82,6 +82,43 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// TestJournalTriesAgain: a line of which it is not known whether it can be read again is cut off, and written anew while there is
+// patience; without that the journal takes no more, and what is in it is whole.
+func TestJournalTriesAgain(t *testing.T) {
+	t.Cleanup(func() { checkpoint.OnWrite(func() error { return nil }) })
+	for fails := range 5 {
+		dir := t.TempDir()
+		j := openTestJournal(t, dir, 0)
+		must(t, j.Commit(testStep(0)))
+		n, notes := 0, 0
+		checkpoint.OnWrite(func() error { // a write, then a sync, of which the last one of each try fails
+			if n++; n%2 == 0 && n <= 2*fails {
+				return errors.New("full")
+			}
+			return nil
+		})
+		j.patience, j.note = 20*retryPause, func(string) { notes++ }
+		must(t, j.Commit(testStep(1)))
+		if n != 2*fails+2 || notes != min(fails, 1) {
+			t.Errorf("%d failures: %d calls, %d notes", fails, n, notes)
+		}
+		n, fails, j.patience = 0, 1, 0
+		if err := j.Commit(testStep(2)); err == nil || !strings.Contains(err.Error(), "full") {
+			t.Errorf("without patience: %v", err)
+		}
+		if err := j.Commit(testStep(2)); err == nil {
+			t.Error("it takes more after an error")
+		}
+		must(t, j.Close())
+		data, err := os.ReadFile(filepath.Join(dir, checkpoint.JournalName))
+		must(t, err)
+		if l, whole, err := ParseJournal(data); err != nil || whole != len(data) || l.Committed() != 2 {
+			t.Errorf("%+v, %d of %d bytes, %v", l, whole, len(data), err)
+		}
+		checkpoint.OnWrite(func() error { return nil })
+	}
+}
+
 // TestJournalRefuses: what is not a journal, or is one of another run or of a future that this run does not have.
 func TestJournalRefuses(t *testing.T) {
 	open := func(dir string, run RunEntry, steps int64) error {

@@ -149,6 +149,7 @@ func (o *root) loop(ctx context.Context) *ending {
 		case <-interrupted:
 			interrupted, o.interrupted = nil, true
 			o.coordinator.Ending()
+			o.run.winds.Store(true)
 			if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 				end = &ending{err: err}
 			}
@@ -234,6 +235,7 @@ func (o *root) one(ctx context.Context, news any) *ending {
 	case wind:
 		o.interrupted = true
 		o.coordinator.Ending()
+		o.run.winds.Store(true)
 		if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 			return &ending{err: err}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-train/troupe/actors"
@@ -71,8 +72,9 @@ type run struct {
 	// gathers is when the nodes were first asked to come for the state that the attempt begins from.
 	gathers time.Time
 
-	// wind asks for a clean end of the run, with a checkpoint.
-	wind func()
+	// wind asks for a clean end of the run, with a checkpoint; winds says that it was asked for.
+	wind  func()
+	winds atomic.Bool
 
 	mu        sync.Mutex
 	displaced *Displaced // what has become of save.dir, if it was not left alone
@@ -135,6 +137,12 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.ledger.windows = windows
 	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
 	r.store.note = r.note
+	r.store.patience = func(step int64) time.Duration {
+		if step < r.rounds.Until && !r.winds.Load() {
+			return 0
+		}
+		return min(lastPatience, r.patience())
+	}
 	r.store.settle = r.settle
 	r.limits = LimitsOf(job)
 	r.recovery = NewRecovery(r.limits, Seats(r.plan), r.hosts())
@@ -192,6 +200,12 @@ func (r *run) decided(d Decision) {
 	text := d.String()
 	r.options.progress(Progress{Decision: &text})
 }
+
+// patience is how long the trainer may try to write: half of the time after which it would be held to hang.
+func (r *run) patience() time.Duration { return seconds(r.plan.Job.Supervisor.Deadline) / 2 }
+
+// lastPatience is how long the last checkpoint of a run is tried again, at most.
+const lastPatience = 5 * time.Second
 
 // stop is told that the trainer has ended the run. The first reason counts.
 func (r *run) stop(err error) {
@@ -275,6 +289,7 @@ func (r *run) record() error {
 			if err != nil {
 				return err
 			}
+			j.patience, j.note = r.patience(), r.note
 			r.journal = j
 			if l := j.Ledger(); l.Runs == 1 && l.Began > 0 {
 				r.note(fmt.Sprintf("the journal %s is missing; a new one begins at train step %d", j.path, l.Began))

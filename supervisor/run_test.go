@@ -317,8 +317,41 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 	job.Save.Dir = filepath.Join(t.TempDir(), "run")
+	r, told, err = runJob(t, job, "fill-disk 0 at trainer finish of snapshot step 6 for 200ms")
+	if err != nil || r.WeightsSHA256 != want || filepath.Base(r.Checkpoint) != "step-00000006" || !strings.Contains(strings.Join(told, "\n"), "the last checkpoint cannot be written, and is tried again") {
+		t.Fatalf("the last checkpoint is late: %+v, %v\n%s", r, err, strings.Join(told, "\n"))
+	}
+	job.Save.Dir, job.Supervisor.Deadline = filepath.Join(t.TempDir(), "run"), 2
 	if _, _, err := runJob(t, job, "fill-disk 0 at trainer finish of snapshot step 6 for 10s"); err == nil || !strings.Contains(err.Error(), "last checkpoint was not written") {
 		t.Errorf("the last checkpoint fails: %v", err)
+	}
+}
+
+// TestFullDiskAtTheJournal: an entry that cannot be written is waited for, and nobody is blamed; in the end the run stops, and
+// goes on later.
+func TestFullDiskAtTheJournal(t *testing.T) {
+	t.Cleanup(func() { checkpoint.OnWrite(func() error { return nil }) })
+	want, err := undisturbed()
+	must(t, err)
+	job := testRunJob(t, "save.every=2", "save.dir="+t.TempDir())
+	r, told, err := runJob(t, job, "fill-disk 0 at trainer decide of train step 2 for 300ms")
+	if err != nil || r.WeightsSHA256 != want || r.Restarts+r.Resumes != 0 || strings.Count(strings.Join(told, "\n"), "the journal cannot be written, and is tried again for up to 30s: no space left") != 1 {
+		t.Fatalf("%+v, %v\n%s", r, err, strings.Join(told, "\n"))
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || a.Steps != 6 || a.Undone != 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	job = testRunJob(t, "save.every=2", "supervisor.deadline=1.2", "supervisor.heartbeat=0.1", "save.dir="+t.TempDir())
+	_, told, err = runJob(t, job, "fill-disk 0 at trainer decide of train step 3 for 10s")
+	if err == nil || !strings.Contains(err.Error(), "journal ") || !strings.Contains(err.Error(), "no space left") || strings.Contains(strings.Join(told, "\n"), "decision") {
+		t.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || a.Steps != 3 || a.Checkpoint != 2 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	checkpoint.OnWrite(func() error { return nil })
+	if r, _, err := runJob(t, job, "", WithResume()); err != nil || r.WeightsSHA256 != want {
+		t.Errorf("resumed: %+v, %v", r, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -36,6 +37,8 @@ type store struct {
 	note func(string)
 	// settle makes sure, after a step, that what is written to dir can be found there. It may change dir.
 	settle func(step int64) error
+	// patience is how long the checkpoint of a step is tried again.
+	patience func(step int64) time.Duration
 	// unsaved is why the checkpoint that was last due is not there.
 	unsaved error
 
@@ -264,8 +267,13 @@ func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]fl
 	if err := s.settle(step - 1); err != nil {
 		return err
 	}
-	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error.
-	if s.unsaved = s.write(step, ids, states); s.unsaved != nil {
+	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error, but not
+	// at once.
+	patience := s.patience(step)
+	s.unsaved = retry(patience, func() error { return s.write(step, ids, states) }, func(err error) {
+		s.note(fmt.Sprintf("the last checkpoint cannot be written, and is tried again for up to %s: %v", patience, err))
+	})
+	if s.unsaved != nil && patience == 0 {
 		s.note(fmt.Sprintf("step %d has no checkpoint, and the run goes on: %v", step, s.unsaved))
 	}
 	return nil
