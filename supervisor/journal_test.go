@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -266,6 +267,21 @@ func TestJournalIsNeeded(t *testing.T) {
 		if _, _, err := runJob(t, job, "", data, WithResume()); err != nil {
 			t.Errorf("%s, with four losses: %v", c.policy, err)
 		}
+	}
+}
+
+// TestAuditOfNothing: a folder without a journal is told from one with checkpoints that lack theirs.
+func TestAuditOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := AuditRun(dir); err == nil || !strings.Contains(err.Error(), "has committed nothing") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "step-00000002"), 0o755))
+	if _, err := AuditRun(dir); err == nil || !strings.Contains(err.Error(), "has checkpoints, but no journal.log") {
+		t.Errorf("a checkpoint: %v", err)
+	}
+	if _, err := AuditRun(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
 	}
 }
 

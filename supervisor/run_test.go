@@ -298,6 +298,25 @@ func TestSpikePolicies(t *testing.T) {
 	})
 }
 
+// TestSkippedSteps: steps that are undone and skipped again are counted as the audit counts them.
+func TestSkippedSteps(t *testing.T) {
+	noise := map[int64]bool{}
+	for _, step := range []int64{10, 15} {
+		for i := step * 8; i < (step+1)*8; i++ {
+			noise[i] = true
+		}
+	}
+	job := testRunJob(t, "train.steps=18", "save.every=50", "save.dir="+t.TempDir(), "supervisor.bad_batch.spike=8", "supervisor.bad_batch.window=4",
+		"supervisor.bad_batch.policy=rollback", "supervisor.bad_batch.back=3")
+	r, told, err := runJob(t, job, "", WithData(words{vocab: 16, noise: noise}))
+	if err != nil || r.Resumes != 2 {
+		t.Fatalf("%+v, %v\n%s", r, err, strings.Join(told, "\n"))
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || len(a.Skipped) != 8 || r.SkippedSteps != 8 {
+		t.Errorf("%d steps are skipped; the audit says %+v, %v", r.SkippedSteps, a, err)
+	}
+}
+
 // TestFullDisk: a checkpoint that cannot be written does not stop the run, unless it is the last.
 func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { checkpoint.OnWrite(func() error { return nil }) })
