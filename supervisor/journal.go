@@ -434,8 +434,11 @@ func (j *Journal) write(e Entry) error {
 	}
 	err = retry(j.patience, func() error {
 		err := checkpoint.Append(j.file, line)
-		if err != nil {
-			err = errors.Join(err, j.cut())
+		if err == nil {
+			return nil
+		}
+		if e := j.cut(); e != nil {
+			err = fmt.Errorf("%w; and what was written of it stays: %w", err, e)
 		}
 		return err
 	}, func(err error) {

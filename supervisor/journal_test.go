@@ -209,7 +209,7 @@ func TestForeignJournal(t *testing.T) {
 	if err != nil || r.WeightsSHA256 != want {
 		t.Errorf("without the journal: %+v, %v", r, err)
 	}
-	if !strings.Contains(strings.Join(told, "\n"), "is missing; a new one begins at train step 4") {
+	if !strings.Contains(strings.Join(told, "\n"), "is missing or empty; a new one begins at train step 4") {
 		t.Errorf("nothing is said of it:\n%s", strings.Join(told, "\n"))
 	}
 	if a, err := AuditRun(job.Save.Dir); err != nil || a.From != 4 || a.Steps != 2 {

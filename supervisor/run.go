@@ -204,7 +204,7 @@ func (r *run) decided(d Decision) {
 // patience is how long the trainer may try to write: half of the time after which it would be held to hang.
 func (r *run) patience() time.Duration { return seconds(r.plan.Job.Supervisor.Deadline) / 2 }
 
-// lastPatience is how long the last checkpoint of a run is tried again, at most.
+// lastPatience is how long the last checkpoint of a run is tried again, at most, and the removal of those that it goes back behind.
 const lastPatience = 5 * time.Second
 
 // stop is told that the trainer has ended the run. The first reason counts.
@@ -292,7 +292,7 @@ func (r *run) record() error {
 			j.patience, j.note = r.patience(), r.note
 			r.journal = j
 			if l := j.Ledger(); l.Runs == 1 && l.Began > 0 {
-				r.note(fmt.Sprintf("the journal %s is missing; a new one begins at train step %d", j.path, l.Began))
+				r.note(fmt.Sprintf("the journal %s is missing or empty; a new one begins at train step %d", j.path, l.Began))
 			}
 		} else if r.undoes != nil {
 			if err := r.journal.Back(*r.undoes); err != nil {

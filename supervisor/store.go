@@ -131,7 +131,10 @@ func (s *store) acquire() (err error) {
 // nothing can be refused any more.
 func (s *store) begin() error {
 	if s.stale {
-		if err := checkpoint.Forget(s.dir, s.first()); err != nil {
+		err := retry(lastPatience, func() error { return checkpoint.Forget(s.dir, s.first()) }, func(err error) {
+			s.note(fmt.Sprintf("checkpoints cannot be removed, which is tried again for up to %s: %v", lastPatience, err))
+		})
+		if err != nil {
 			return err
 		}
 		s.stale = false
