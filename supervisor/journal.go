@@ -301,7 +301,8 @@ func ReadJournal(dir string) (*Ledger, error) {
 	return l, nil
 }
 
-// Journal is the ledger of a run, on disk. An entry that was written survives a power cut. After an error it takes no more.
+// Journal is the ledger of a run, on disk. An entry that was written survives a power cut. After an error it takes no more,
+// until the run goes back.
 type Journal struct {
 	mu     sync.Mutex
 	path   string
@@ -310,8 +311,9 @@ type Journal struct {
 	ledger *Ledger
 	err    error
 
-	// patience is how long an entry that cannot be written is tried again; note hears of it.
+	// patience is how long an entry that cannot be written is tried again, unless the attempt is over; note hears of it.
 	patience time.Duration
+	over     func() bool
 	note     func(string)
 }
 
@@ -387,7 +389,15 @@ func (j *Journal) Skip(step int64, reason string) error {
 
 // Back takes down that the run goes on from given weights: what it committed after them is undone.
 func (j *Journal) Back(from FromEntry) error {
-	return j.append(Entry{From: &from})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil {
+		if err := j.cut(); err != nil {
+			return j.err
+		}
+		j.err = nil
+	}
+	return j.take(Entry{From: &from})
 }
 
 // Commit takes down a committed step. The same step may come again with the same numbers, from a trainer that was
@@ -432,7 +442,7 @@ func (j *Journal) write(e Entry) error {
 	if err := before.apply(e); err != nil {
 		return err
 	}
-	err = retry(j.patience, func() error {
+	err = retry(j.patience, j.over, func() error {
 		err := checkpoint.Append(j.file, line)
 		if err == nil {
 			return nil
@@ -464,12 +474,13 @@ func (j *Journal) cut() error {
 // retryPause is the time between two tries to write.
 const retryPause = 50 * time.Millisecond
 
-// retry tries to write until that works or patience is over. told hears of the first failure, if there is another try.
-func retry(patience time.Duration, write func() error, told func(error)) error {
+// retry tries to write until that works, or patience or what it is for is over. told hears of the first failure, if there is
+// another try.
+func retry(patience time.Duration, over func() bool, write func() error, told func(error)) error {
 	began := time.Now()
 	for tries := 0; ; tries++ {
 		err := write()
-		if err == nil || time.Since(began)+retryPause > patience {
+		if err == nil || time.Since(began)+retryPause > patience || over() {
 			return err
 		}
 		if tries == 0 {

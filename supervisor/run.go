@@ -69,6 +69,7 @@ type run struct {
 
 	crew    *crew // nil in a run of one process
 	attempt uint64
+	over    atomic.Bool // the attempt is: nobody waits for what its trainer still does
 	// gathers is when the nodes were first asked to come for the state that the attempt begins from.
 	gathers time.Time
 
@@ -137,6 +138,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.ledger.windows = windows
 	r.store.saved = func(c CheckpointDone) { o.progress(Progress{Checkpoint: &c}) }
 	r.store.note = r.note
+	r.store.over = r.over.Load
 	r.store.patience = func(step int64) time.Duration {
 		if step < r.rounds.Until && !r.winds.Load() {
 			return 0
@@ -226,6 +228,7 @@ func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error))
 	r.gathers = time.Now()
 	for {
 		r.attempt++
+		r.over.Store(false)
 		r.stopped = make(chan error, 1)
 		o := newRoot(r)
 		f, err := stand(o)
@@ -289,7 +292,7 @@ func (r *run) record() error {
 			if err != nil {
 				return err
 			}
-			j.patience, j.note = r.patience(), r.note
+			j.patience, j.over, j.note = r.patience(), r.over.Load, r.note
 			r.journal = j
 			if l := j.Ledger(); l.Runs == 1 && l.Began > 0 {
 				r.note(fmt.Sprintf("the journal %s is missing or empty; a new one begins at train step %d", j.path, l.Began))
@@ -381,6 +384,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 		return nil, nil, r.shutdown(ctx, coordinator, err)
 	}
 	end := o.loop(ctx)
+	r.over.Store(true)
 	if end.back != nil {
 		end.back.at = o.opened.Step
 		if err := r.displacement(nil); err != nil { // there is nothing to go back to: the nodes are not to join again

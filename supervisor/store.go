@@ -37,8 +37,9 @@ type store struct {
 	note func(string)
 	// settle makes sure, after a step, that what is written to dir can be found there. It may change dir.
 	settle func(step int64) error
-	// patience is how long the checkpoint of a step is tried again.
+	// patience is how long the checkpoint of a step is tried again, unless the attempt is over.
 	patience func(step int64) time.Duration
+	over     func() bool
 	// unsaved is why the checkpoint that was last due is not there.
 	unsaved error
 
@@ -131,7 +132,7 @@ func (s *store) acquire() (err error) {
 // nothing can be refused any more.
 func (s *store) begin() error {
 	if s.stale {
-		err := retry(lastPatience, func() error { return checkpoint.Forget(s.dir, s.first()) }, func(err error) {
+		err := retry(lastPatience, s.over, func() error { return checkpoint.Forget(s.dir, s.first()) }, func(err error) {
 			s.note(fmt.Sprintf("checkpoints cannot be removed, which is tried again for up to %s: %v", lastPatience, err))
 		})
 		if err != nil {
@@ -273,7 +274,7 @@ func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]fl
 	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error, but not
 	// at once.
 	patience := s.patience(step)
-	s.unsaved = retry(patience, func() error { return s.write(step, ids, states) }, func(err error) {
+	s.unsaved = retry(patience, s.over, func() error { return s.write(step, ids, states) }, func(err error) {
 		s.note(fmt.Sprintf("the last checkpoint cannot be written, and is tried again for up to %s: %v", patience, err))
 	})
 	if s.unsaved != nil && patience == 0 {
