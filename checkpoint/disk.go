@@ -76,6 +76,20 @@ func syncFolder(path string) error {
 	return f.Sync()
 }
 
+// Append writes behind what is in a file, and makes it durable: for what a run keeps beside its checkpoints. OnWrite hears of it.
+func Append(f *os.File, p []byte) error {
+	if err := failpoint(pointWrite, f.Name()); err != nil {
+		return err
+	}
+	if _, err := f.Write(p); err != nil {
+		return err
+	}
+	if err := failpoint(pointSync, f.Name()); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
 // blockSize is the bytes that are written, and hashed for themselves, at a time.
 const blockSize = 1 << 20
 

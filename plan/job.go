@@ -124,7 +124,7 @@ type Save struct {
 type Supervisor struct {
 	Heartbeat float64 `yaml:"heartbeat"` // default 0.2
 	Suspect   int     `yaml:"suspect"`   // heartbeats missed until a node is asked in another way, and lost if it does not answer; default 5
-	Deadline  float64 `yaml:"deadline"`  // without any progress; default 60
+	Deadline  float64 `yaml:"deadline"`  // without any progress; what a disk does not take of the journal is tried again for half of it; default 60
 	Join      float64 `yaml:"join"`      // for nodes to come; a job that goes back to a checkpoint then goes on with those that are there; default 30
 	// Mirror keeps the state of every shard twice, so that a shard can be restarted. It says nothing where one stage on
 	// one node is the whole job: what takes its shard takes the process. Default true.

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -47,8 +48,12 @@ func AuditRun(dir string) (*Audit, error) {
 	path := filepath.Join(dir, checkpoint.JournalName)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		if info, e := os.Stat(dir); e == nil && !info.IsDir() {
+		switch info, e := os.Stat(dir); {
+		case e != nil:
+		case !info.IsDir():
 			err = fmt.Errorf("%w: a run is the folder in save.dir", fs.ErrInvalid)
+		case errors.Is(err, fs.ErrNotExist):
+			err = missing(dir)
 		}
 		return nil, fmt.Errorf("audit: %w", err)
 	}
@@ -83,6 +88,14 @@ func AuditRun(dir string) (*Audit, error) {
 		}
 	}
 	return a, nil
+}
+
+// missing is the error of a folder without a journal.
+func missing(dir string) error {
+	if entries, err := checkpoint.List(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s has checkpoints, but no %s that says what made them", dir, checkpoint.JournalName)
+	}
+	return fmt.Errorf("%s has no %s: it is not the save.dir of a run, or the run has committed nothing", dir, checkpoint.JournalName)
 }
 
 // check proves that samples follow each other without gap or overlap.

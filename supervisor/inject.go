@@ -215,8 +215,8 @@ func (i *injector) due(n int) bool {
 		i.matcher.End(n)
 	}
 	i.mu.Unlock()
-	if f := i.faults[n]; err != nil && strikes && !atHand(f) {
-		i.note(fmt.Sprintf("fault: %s; node 0 does not answer, so it strikes this node only", f))
+	if f := i.faults[n]; err != nil && strikes && !atHand(f) && i.concerns(f) {
+		i.note(fmt.Sprintf("fault: %s; node 0 does not answer, so this node strikes by its own count, and only itself", f))
 		i.carryOut(f)
 	}
 	return strikes
@@ -239,6 +239,22 @@ func (i *injector) Struck(s actors.Strikes) {
 		}
 		i.carryOut(i.faults[n])
 	}
+}
+
+// concerns says whether carryOut would do something.
+func (i *injector) concerns(f fault.Fault) bool {
+	i.mu.Lock()
+	node, harm, reshare := i.node, i.harm, i.reshare
+	i.mu.Unlock()
+	switch {
+	case f.Kind == fault.Partition:
+		return i.valve != nil
+	case f.Kind == fault.Shift:
+		return reshare != nil
+	case f.OfAnActor():
+		return harm != nil && harm(f.Actor, actors.Harm{})
+	}
+	return f.Node == node
 }
 
 // carryOut does what of a strike concerns this node. It reports whether anything did.

@@ -93,6 +93,9 @@ jump-clock 2 at stage.p0.d0 forward of train step 1 for 1h`)
 	if ahead := time.Until(i.clock.Now()); struck != 2 || ahead < 59*time.Minute || ahead > time.Hour {
 		t.Errorf("struck %d times, the clock is %s ahead", struck, ahead)
 	}
+	if told := strings.Join(c.told, "\n"); !strings.Contains(told, "jump-clock 1") || !strings.Contains(told, "by its own count, and only itself") || strings.Contains(told, "jump-clock 2") {
+		t.Errorf("it tells\n%s", told)
+	}
 }
 
 // TestStrikesElsewhere: whichever node comes to the point, a strike is carried out once by those that it concerns, and not by a

@@ -1,19 +1,19 @@
 package supervisor
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/troupe-train/troupe/checkpoint"
 	"github.com/troupe-train/troupe/plan"
@@ -200,116 +200,26 @@ func (l *Ledger) skip(s SkipEntry) error {
 	return nil
 }
 
-const (
-	journalVersion = 1
-	// maxEntry bounds a line, and with it what a file that is no journal makes us read.
-	maxEntry = 1 << 20
-)
-
-// ErrNotJournal is the error of a file that is not a journal.
-var ErrNotJournal = errors.New("not a journal")
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// frame is an entry as it is written: eight hex digits of the CRC-32C of the JSON text, a space, the text, a newline.
-func frame(e Entry) ([]byte, error) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxEntry {
-		return nil, fmt.Errorf("an entry of %d bytes; at most %d are legal", len(text), maxEntry)
-	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
-}
-
-// unframe undoes frame, for a line without its newline.
-func unframe(line []byte) (Entry, bool) {
-	var e Entry
-	var sum [4]byte
-	if len(line) < 10 || len(line) > maxEntry+9 || line[8] != ' ' {
-		return e, false
-	}
-	if _, err := hex.Decode(sum[:], line[:8]); err != nil {
-		return e, false
-	}
-	text := line[9:]
-	want := uint32(sum[0])<<24 | uint32(sum[1])<<16 | uint32(sum[2])<<8 | uint32(sum[3])
-	if crc32.Checksum(text, castagnoli) != want {
-		return e, false
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if d.Decode(&e) != nil || d.More() {
-		return Entry{}, false
-	}
-	return e, true
-}
-
-// ParseJournal reads a journal. whole is the length of what is in order: behind it there may be the last entry,
-// half written by a process that died. Anything else that is not in order is an error.
-func ParseJournal(data []byte) (l *Ledger, whole int, err error) {
-	l = &Ledger{Skips: map[int64]string{}}
-	for n := 1; whole < len(data); n++ {
-		line, rest, complete := bytes.Cut(data[whole:], []byte("\n"))
-		e, ok := unframe(line)
-		if !ok || !complete {
-			// Entries are written one after the other, so only the last can be torn.
-			if !complete || len(rest) == 0 {
-				if n == 1 && (complete || !bytes.HasPrefix([]byte(`00000000 {"run":{`), hexless(line))) {
-					return nil, 0, ErrNotJournal
-				}
-				return l, whole, nil
-			}
-			if n == 1 {
-				return nil, 0, ErrNotJournal
-			}
-			return nil, 0, fmt.Errorf("entry %d is damaged, and there are others behind it", n)
-		}
-		if err := l.apply(e); err != nil {
-			return nil, 0, fmt.Errorf("entry %d: %w", n, err)
-		}
-		whole += len(line) + 1
-	}
-	return l, whole, nil
-}
-
-// hexless is the start of a line with its CRC made 0.
-func hexless(line []byte) []byte {
-	out := bytes.Clone(line[:min(len(line), 17)])
-	for i := 0; i < min(len(out), 8); i++ {
-		if c := out[i]; c >= '0' && c <= '9' || c >= 'a' && c <= 'f' {
-			out[i] = '0'
-		}
-	}
-	return out
-}
-
-// ReadJournal reads the journal of a run.
-func ReadJournal(dir string) (*Ledger, error) {
-	path := filepath.Join(dir, checkpoint.JournalName)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	l, _, err := ParseJournal(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return l, nil
-}
-
-// Journal is the ledger of a run, on disk. An entry that was written survives a power cut. After an error it takes no more.
+// Journal is the ledger of a run, on disk. An entry that was written survives a power cut. After an error it takes no more,
+// until the run goes back.
 type Journal struct {
+	mu     sync.Mutex
 	path   string
 	file   *os.File
+	size   int64 // of the entries that are written
 	ledger *Ledger
 	err    error
+
+	// patience is how long an entry that cannot be written is tried again, unless the attempt is over; note hears of it.
+	patience time.Duration
+	over     func() bool
+	note     func(string)
 }
 
 // OpenJournal opens the journal in dir, or begins one, for a run that goes on from given weights. It refuses what is
 // damaged, the journal of another run, and one that has not come to these weights; the error says how to go on without it.
-func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err error) {
+// It refuses too to do without what a policy for bad batches decides by. What is refused is left as it is.
+func OpenJournal(dir string, run RunEntry, from FromEntry, policy plan.BadBatch) (_ *Journal, err error) {
 	run.Version = journalVersion
 	j := &Journal{path: filepath.Join(dir, checkpoint.JournalName)}
 	defer func() {
@@ -317,19 +227,14 @@ func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err erro
 			err = fmt.Errorf("journal %s: %w", j.path, err)
 		}
 	}()
-	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, j.file.Close())
-		}
-	}()
-	data, err := io.ReadAll(j.file)
-	if err != nil {
+	data, err := os.ReadFile(j.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	refuse := func(err error) error {
+		if rests(policy) {
+			return fmt.Errorf("%w; %s: put back the file that was there, or move this one away and go on with --resume --set %s", err, why(policy), without(policy))
+		}
 		return fmt.Errorf("%w; the checkpoints do not depend on it: move this file away, and --resume begins a new one at train step %d", err, from.Steps)
 	}
 	l, whole, err := ParseJournal(data)
@@ -346,11 +251,20 @@ func OpenJournal(dir string, run RunEntry, from FromEntry) (_ *Journal, err erro
 			return nil, refuse(err)
 		}
 	}
+	if lacks := l.lacks(from.Steps, policy); lacks != "" {
+		return nil, fmt.Errorf("%s; %s: put back the file that was there, or go on with --set %s", lacks, why(policy), without(policy))
+	}
 	j.ledger = l
-	if err := j.file.Truncate(int64(whole)); err != nil {
+	if j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return nil, err
 	}
-	if _, err := j.file.Seek(int64(whole), io.SeekStart); err != nil {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.file.Close())
+		}
+	}()
+	j.size = int64(whole)
+	if err := j.cut(); err != nil {
 		return nil, err
 	}
 	if whole == 0 {
@@ -374,12 +288,22 @@ func (j *Journal) Skip(step int64, reason string) error {
 
 // Back takes down that the run goes on from given weights: what it committed after them is undone.
 func (j *Journal) Back(from FromEntry) error {
-	return j.append(Entry{From: &from})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil {
+		if err := j.cut(); err != nil {
+			return j.err
+		}
+		j.err = nil
+	}
+	return j.take(Entry{From: &from})
 }
 
 // Commit takes down a committed step. The same step may come again with the same numbers, from a trainer that was
 // restarted; one that differs is refused.
 func (j *Journal) Commit(s StepEntry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if n := s.Step - j.ledger.Began; n >= 0 && n < int64(len(j.ledger.Steps)) {
 		have := j.ledger.Steps[n]
 		if !have.Loss.is(s.Loss) || !have.Norm.is(s.Norm) || !have.Verdict.is(s.Verdict) || have.First != s.First || have.Last != s.Last {
@@ -388,10 +312,17 @@ func (j *Journal) Commit(s StepEntry) error {
 		}
 		return nil
 	}
-	return j.append(Entry{Step: &s})
+	return j.take(Entry{Step: &s})
 }
 
 func (j *Journal) append(e Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.take(e)
+}
+
+// take writes an entry, unless one before it failed. j.mu is held.
+func (j *Journal) take(e Entry) error {
 	if j.err == nil {
 		if err := j.write(e); err != nil {
 			j.err = fmt.Errorf("journal %s: %w", j.path, err)
@@ -410,14 +341,33 @@ func (j *Journal) write(e Entry) error {
 	if err := before.apply(e); err != nil {
 		return err
 	}
-	if _, err := j.file.Write(line); err != nil {
+	err = retry(j.patience, j.over, func() error {
+		err := checkpoint.Append(j.file, line)
+		if err == nil {
+			return nil
+		}
+		if e := j.cut(); e != nil {
+			err = fmt.Errorf("%w; and what was written of it stays: %w", err, e)
+		}
+		return err
+	}, func(err error) {
+		j.note(fmt.Sprintf("the journal cannot be written, and is tried again for up to %s: %v", j.patience, err))
+	})
+	if err != nil {
 		return err
 	}
-	if err := j.file.Sync(); err != nil {
-		return err
-	}
+	j.size += int64(len(line))
 	*j.ledger = before
 	return nil
+}
+
+// cut removes what is behind the entries that are written: a line that was written in part.
+func (j *Journal) cut() error {
+	if err := j.file.Truncate(j.size); err != nil {
+		return err
+	}
+	_, err := j.file.Seek(j.size, io.SeekStart)
+	return err
 }
 
 // Close ends writing.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ func testStep(step int64) StepEntry {
 
 func openTestJournal(t testing.TB, dir string, steps int64) *Journal {
 	t.Helper()
-	j, err := OpenJournal(dir, testRun, FromEntry{Steps: steps, Reason: "test"})
+	j, err := OpenJournal(dir, testRun, FromEntry{Steps: steps, Reason: "test"}, plan.BadBatch{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +83,53 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// TestJournalTriesAgain: a line of which it is not known whether it can be read again is cut off, and written anew while there is
+// patience; without that the journal takes no more, and what is in it is whole.
+func TestJournalTriesAgain(t *testing.T) {
+	t.Cleanup(func() { checkpoint.OnWrite(func() error { return nil }) })
+	for fails := range 5 {
+		dir := t.TempDir()
+		j := openTestJournal(t, dir, 0)
+		must(t, j.Commit(testStep(0)))
+		n, notes := 0, 0
+		checkpoint.OnWrite(func() error { // a write, then a sync, of which the last one of each try fails
+			if n++; n%2 == 0 && n <= 2*fails {
+				return errors.New("full")
+			}
+			return nil
+		})
+		over := false
+		j.patience, j.over, j.note = 20*retryPause, func() bool { return over }, func(string) { notes++ }
+		must(t, j.Commit(testStep(1)))
+		if n != 2*fails+2 || notes != min(fails, 1) {
+			t.Errorf("%d failures: %d calls, %d notes", fails, n, notes)
+		}
+		n, over = 0, fails%2 == 0
+		if fails = 1; !over {
+			j.patience = 0
+		}
+		if err := j.Commit(testStep(2)); err == nil || !strings.Contains(err.Error(), "full") || n > 2 {
+			t.Errorf("without patience: %v after %d calls", err, n)
+		}
+		if err := j.Commit(testStep(2)); err == nil {
+			t.Error("it takes more after an error")
+		}
+		must(t, j.Back(FromEntry{Steps: 1}))
+		must(t, j.Commit(testStep(1)))
+		must(t, j.Close())
+		data, err := os.ReadFile(filepath.Join(dir, checkpoint.JournalName))
+		must(t, err)
+		if l, whole, err := ParseJournal(data); err != nil || whole != len(data) || l.Committed() != 2 {
+			t.Errorf("%+v, %d of %d bytes, %v", l, whole, len(data), err)
+		}
+		checkpoint.OnWrite(func() error { return nil })
+	}
+}
+
 // TestJournalRefuses: what is not a journal, or is one of another run or of a future that this run does not have.
 func TestJournalRefuses(t *testing.T) {
 	open := func(dir string, run RunEntry, steps int64) error {
-		j, err := OpenJournal(dir, run, FromEntry{Steps: steps})
+		j, err := OpenJournal(dir, run, FromEntry{Steps: steps}, plan.BadBatch{})
 		if err == nil {
 			j.Close()
 		}
@@ -167,11 +211,83 @@ func TestForeignJournal(t *testing.T) {
 	must(t, os.Remove(mine))
 	want, err := undisturbed()
 	must(t, err)
-	if r, _, err := runJob(t, job, "", WithResume()); err != nil || r.WeightsSHA256 != want {
+	r, told, err := runJob(t, job, "", WithResume())
+	if err != nil || r.WeightsSHA256 != want {
 		t.Errorf("without the journal: %+v, %v", r, err)
+	}
+	if !strings.Contains(strings.Join(told, "\n"), "is missing or empty; a new one begins at train step 4") {
+		t.Errorf("nothing is said of it:\n%s", strings.Join(told, "\n"))
 	}
 	if a, err := AuditRun(job.Save.Dir); err != nil || a.From != 4 || a.Steps != 2 {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestJournalIsNeeded: where what a policy decides rests on the journal, no run goes on without it, nor with too little of it; what is
+// said to be the way out is one, and a journal with enough in it is enough.
+func TestJournalIsNeeded(t *testing.T) {
+	noise := map[int64]bool{}
+	for i := int64(10 * 8); i < 11*8; i++ {
+		noise[i] = true
+	}
+	data := WithData(words{vocab: 16, noise: noise})
+	for _, c := range []struct{ policy, out string }{
+		{"skip", "supervisor.bad_batch.spike=0"},
+		{"rollback", "supervisor.bad_batch.policy=stop"},
+	} {
+		dir := t.TempDir()
+		set := []string{"train.steps=14", "save.every=2", "save.dir=" + dir, "supervisor.bad_batch.spike=8", "supervisor.bad_batch.window=4", "supervisor.bad_batch.policy=" + c.policy}
+		job := testRunJob(t, set...)
+		_, told, err := runJob(t, job, "", data, WithStopAt(6))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+		}
+		path := filepath.Join(dir, checkpoint.JournalName)
+		good, err := os.ReadFile(path)
+		must(t, err)
+		for name, text := range map[string][]byte{"missing": nil, "empty": {}, "its first entry": good[:bytes.IndexByte(good, '\n')+1], "without its end": good[:bytes.LastIndexByte(good[:len(good)-1], '\n')+1]} {
+			must(t, os.Remove(path))
+			if text != nil {
+				must(t, os.WriteFile(path, text, 0o644))
+			}
+			_, _, err := runJob(t, job, "", data, WithResume())
+			if err == nil || !strings.Contains(err.Error(), "put back the file") || !strings.Contains(err.Error(), "--set "+c.out) || strings.Contains(err.Error(), "do not depend") {
+				t.Errorf("%s, %s: %v", c.policy, name, err)
+			}
+			if got, err := os.ReadFile(path); (err == nil) != (text != nil) || !bytes.Equal(got, text) {
+				t.Errorf("%s, %s: a run that was refused has changed it", c.policy, name)
+			}
+			must(t, os.WriteFile(path, good, 0o644))
+		}
+		must(t, os.Remove(path))
+		out := testRunJob(t, append(set, c.out)...)
+		if _, _, err := runJob(t, out, "", data, WithResume(), WithStopAt(8)); err != nil {
+			t.Errorf("%s: %v", c.policy, err)
+		}
+		if _, _, err := runJob(t, job, "", data, WithResume()); err == nil || !strings.Contains(err.Error(), "has 2 losses of steps before train step 8") {
+			t.Errorf("%s, with two losses: %v", c.policy, err)
+		}
+		if _, _, err := runJob(t, out, "", data, WithResume(), WithStopAt(10)); err != nil {
+			t.Errorf("%s: %v", c.policy, err)
+		}
+		if _, _, err := runJob(t, job, "", data, WithResume()); err != nil {
+			t.Errorf("%s, with four losses: %v", c.policy, err)
+		}
+	}
+}
+
+// TestAuditOfNothing: a folder without a journal is told from one with checkpoints that lack theirs.
+func TestAuditOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := AuditRun(dir); err == nil || !strings.Contains(err.Error(), "has committed nothing") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "step-00000002"), 0o755))
+	if _, err := AuditRun(dir); err == nil || !strings.Contains(err.Error(), "has checkpoints, but no journal.log") {
+		t.Errorf("a checkpoint: %v", err)
+	}
+	if _, err := AuditRun(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
 	}
 }
 
@@ -189,7 +305,7 @@ func TestTornTail(t *testing.T) {
 	for cut := range len(data) + 1 {
 		must(t, os.WriteFile(path, data[:cut], 0o644))
 		want := max(0, bytes.Count(data[:cut], []byte("\n"))-2)
-		j, err := OpenJournal(dir, testRun, FromEntry{Steps: int64(want)})
+		j, err := OpenJournal(dir, testRun, FromEntry{Steps: int64(want)}, plan.BadBatch{})
 		if err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
@@ -264,7 +380,7 @@ func TestLedgerOfAnyHistory(t *testing.T) {
 		}
 		at := int64(0)
 		for range rapid.IntRange(1, 4).Draw(t, "runs") {
-			j, err := OpenJournal(dir, testRun, FromEntry{Steps: at})
+			j, err := OpenJournal(dir, testRun, FromEntry{Steps: at}, plan.BadBatch{})
 			if err != nil {
 				t.Fatal(err)
 			}

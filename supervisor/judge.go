@@ -47,6 +47,49 @@ func NewJudge(policy plan.BadBatch, l *Ledger, record func(step int64, reason st
 	return j
 }
 
+// rests says whether what a policy decides rests on more than the weights and the batch at hand: on losses and decisions before
+// them, which only the journal has.
+func rests(p plan.BadBatch) bool {
+	return p.Policy == "rollback" || p.Policy == "skip" && p.Spike > 0
+}
+
+// why says what a policy needs the journal for, and without is what to set to do without it.
+func why(p plan.BadBatch) string {
+	if p.Policy == "rollback" {
+		return "with supervisor.bad_batch.policy=rollback it says which steps are to be skipped, and the run would have other weights without that"
+	}
+	return fmt.Sprintf("with supervisor.bad_batch.policy=skip and spike=%g it has the losses that a spike is measured by, and the run would have other weights without them", p.Spike)
+}
+
+func without(p plan.BadBatch) string {
+	if p.Policy == "rollback" {
+		return "supervisor.bad_batch.policy=stop"
+	}
+	return "supervisor.bad_batch.spike=0"
+}
+
+// lacks says what the ledger of a run that goes on from so many steps lacks for the policy to decide as it would have, or "".
+func (l *Ledger) lacks(steps int64, p plan.BadBatch) string {
+	switch {
+	case steps == 0 || !rests(p):
+		return ""
+	case l.Runs == 0:
+		return "it is missing, or nothing is in it"
+	case p.Spike == 0 || l.Began == 0:
+		return ""
+	}
+	updates := 0
+	for _, s := range l.Steps[:max(0, min(steps-l.Began, int64(len(l.Steps))))] {
+		if s.Skipped == "" {
+			updates++
+		}
+	}
+	if updates < p.Window {
+		return fmt.Sprintf("it begins with train step %d, and has %d losses of steps before train step %d where supervisor.bad_batch.window is %d", l.Began, updates, steps, p.Window)
+	}
+	return ""
+}
+
 // Rule says why a step is to commit without an update, or "" for one that makes it. broken is what is not
 // finite in it, if anything. The error is a *BadBatch when the run is to stop or to go back.
 func (j *Judge) Rule(step int64, loss float64, broken string) (skip string, err error) {

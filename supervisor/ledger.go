@@ -27,6 +27,7 @@ type ledger struct {
 	last    time.Time // when the round before ended
 	actors  map[plan.ActorID]*ActorResult
 	bubbles []float64
+	skipped []int64 // steps
 	// newest is the newest round that was taken in, if any was: a trainer that was restarted may tell of it again.
 	newest *plan.Round
 	// commit makes a committed step durable; slow hears how long the stages computed in it.
@@ -120,6 +121,7 @@ func (l *ledger) back(p *plan.Plan, step, until int64) {
 	r.StepsRun -= undone
 	r.Tokens -= undone * int64(plan.Rows(p.Train)*p.Model.Context)
 	r.Steps = step
+	l.skipped = slices.DeleteFunc(l.skipped, func(s int64) bool { return s >= step })
 	r.Validation = slices.DeleteFunc(r.Validation, func(v Point) bool { return v.Step >= step })
 	r.Shifts = slices.DeleteFunc(r.Shifts, func(s ShiftDone) bool { return s.Step >= step })
 	l.shares = "" // those of the plan, again
@@ -172,7 +174,7 @@ func (l *ledger) step(o Outcome, elapsed time.Duration, reports map[plan.ActorID
 		}
 		r.LossLast, r.GradNormLast = &done.Loss, &done.GradNorm
 	} else {
-		r.SkippedSteps++
+		l.skipped = append(l.skipped, o.Round.Step)
 	}
 	if o.Round.Shares != l.shares {
 		l.shares = o.Round.Shares
@@ -225,6 +227,7 @@ func (l *ledger) reason(s plan.Shares) string {
 func (l *ledger) close(restarts map[plan.ActorID]int) *Result {
 	r := l.result
 	r.Stopped = r.Steps < l.plan.Job.Train.Steps
+	r.SkippedSteps = len(l.skipped)
 	if n := len(l.bubbles); n > 0 {
 		slices.Sort(l.bubbles)
 		r.Bubble = l.bubbles[n/2]

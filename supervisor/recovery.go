@@ -79,6 +79,7 @@ type life struct {
 	same        int
 	due         time.Time // of a restart that waits
 	reason      string
+	failure     string    // what has brought it down, in words
 	why         string    // of a planned move
 	settled     time.Time // when it was last moved because it was slow
 	fleeing     bool      // it is to move because it is slow
@@ -212,8 +213,7 @@ func (r *Recovery) Handle(now time.Time, e RecoveryEvent) []Decision {
 		// A life that is held for lost may still have helped to end a round: what could be made anew in that one,
 		// as in Init, may be lost in this one.
 		if l, source := r.irrecoverable(); l != nil {
-			out = r.escalate(&machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Round: e.Round, Cause: l.reason},
-				fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source))
+			out = r.orphaned(&machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Round: e.Round, Cause: l.reason}, l, source)
 		}
 	case Slow:
 		out = r.slow(e)
@@ -224,7 +224,7 @@ func (r *Recovery) Handle(now time.Time, e RecoveryEvent) []Decision {
 	// What needed no source in Init may need one now: a round has begun while actors were down.
 	if l, source := r.irrecoverable(); l != nil {
 		f := machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Round: plan.Round{Step: r.committed, Phase: r.phase}, Cause: l.reason}
-		return append(out, r.escalate(&f, fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source))...)
+		return append(out, r.orphaned(&f, l, source)...)
 	}
 	return append(out, r.due()...)
 }
@@ -274,7 +274,10 @@ func (r *Recovery) failed(f machine.Failed) []Decision {
 // failure where it is the actor's own, and at once where its node was lost. Both count in the budget.
 func (r *Recovery) down(l *life, own bool, reason string) {
 	l.failures = within(append(l.failures, r.now), r.now, r.limits.Window)
-	l.state, l.due, l.reason = waiting, r.now, reason
+	l.state, l.due, l.reason, l.failure = waiting, r.now, reason, reason
+	if own {
+		l.failure = fmt.Sprintf("%s failed at %s", l.Actor, l.last)
+	}
 	if n := len(l.failures); own && n > 1 {
 		pause := min(r.limits.Backoff<<min(n-2, 20), r.limits.Window)
 		l.due = r.now.Add(pause)
@@ -286,13 +289,22 @@ func (r *Recovery) down(l *life, own bool, reason string) {
 func (r *Recovery) exhausted(f *machine.Failed, failed ...*life) []Decision {
 	for _, l := range failed {
 		if n := len(l.failures); n > r.limits.Restarts {
-			return r.escalate(f, fmt.Sprintf("%s failed %s within %s, and supervisor.restarts is %d", l.Actor, times(n), r.limits.Window, r.limits.Restarts))
+			return r.escalate(f, fmt.Sprintf("%s failed %s within %s, and supervisor.restarts is %d; %s", l.Actor, times(n), r.limits.Window, r.limits.Restarts, l.failure))
 		}
 	}
 	if l, source := r.irrecoverable(); l != nil {
-		return r.escalate(f, fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source))
+		return r.orphaned(f, l, source)
 	}
 	return nil
+}
+
+// orphaned escalates because the state of l, which is down, is lost. The failure that brought it down belongs to the reason.
+func (r *Recovery) orphaned(f *machine.Failed, l *life, source string) []Decision {
+	reason := fmt.Sprintf("nobody has the state of %s: %s", l.Actor, source)
+	if l.failure != "" {
+		reason += "; " + l.failure
+	}
+	return r.escalate(f, reason)
 }
 
 // irrecoverable finds an actor that is down and whose state cannot be had: a source must live, or be

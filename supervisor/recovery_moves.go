@@ -36,7 +36,7 @@ func (r *Recovery) due() []Decision {
 		switch {
 		case l.state == stranded && !r.now.Before(l.due):
 			f := machine.Failed{Actor: l.Actor, Incarnation: l.incarnation, Cause: l.reason}
-			return append(out, r.escalate(&f, fmt.Sprintf("no node is left for %s, and none has joined for %s", l.Actor, r.limits.Join))...)
+			return append(out, r.escalate(&f, fmt.Sprintf("no node is left for %s, and none has joined for %s; %s", l.Actor, r.limits.Join, l.failure))...)
 		case l.state != waiting || r.now.Before(l.due):
 			continue
 		}
@@ -104,6 +104,9 @@ func (r *Recovery) tied(l *life, moving map[plan.ActorID]bool) bool {
 func (r *Recovery) begin(l *life, node int, planned bool) Decision {
 	d := Respawn{Actor: l.Actor, Incarnation: l.incarnation + 1, From: l.Node, Node: node, Planned: planned, Reason: l.reason}
 	l.incarnation++
+	if planned {
+		l.failure = l.reason
+	}
 	l.Node, l.state, l.restored = node, catching, false
 	return d
 }

@@ -21,6 +21,7 @@ func (r *Recovery) evacuate(node int, f *machine.Failed) []Decision {
 		}
 		if l.state == living || l.state == catching {
 			l.state, l.due = waiting, r.now
+			l.failure = r.byID[f.Actor].failure
 		}
 		l.reason = fmt.Sprintf("%s on node %d within %s: all its actors move", count(n, "failure", "failures"), node, r.limits.Window)
 		moved = append(moved, l)

@@ -63,9 +63,11 @@ type (
 		Planned bool
 		Reason  string
 	}
-	// Resume: all actors begin anew from a checkpoint: the newest, or as many older as Older says.
+	// Resume: all actors begin anew from a checkpoint: the newest, or where Older is not 0 one that is older than what the attempt
+	// has begun with. Told, Older is how many are left out, and Seed says that there is none.
 	Resume struct {
 		Older  int
+		Seed   bool
 		Reason string
 	}
 	// GiveUp: the run ends.
@@ -86,14 +88,14 @@ func (d Respawn) String() string {
 }
 
 func (d Resume) String() string {
-	without := ""
+	from := "its newest checkpoint"
 	switch {
-	case d.Older == 1:
-		without = ", leaving out the newest"
-	case d.Older > 1:
-		without = fmt.Sprintf(", leaving out the newest %d", d.Older)
+	case d.Seed:
+		from = "the seed, as it has no checkpoint"
+	case d.Older > 0:
+		from += fmt.Sprintf(" but %d", d.Older)
 	}
-	return fmt.Sprintf("resume the job from its newest checkpoint%s: %s", without, d.Reason)
+	return fmt.Sprintf("resume the job from %s: %s", from, d.Reason)
 }
 
 func (d GiveUp) String() string { return "give up: " + d.Reason }

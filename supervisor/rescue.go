@@ -18,8 +18,10 @@ import (
 // rescued is what is put behind save.dir for the folder that a run falls back to.
 const rescued = ".rescued"
 
-// Held reports whether the file that the journal is written to is the one at its path.
-func (j *Journal) Held() bool {
+// held reports whether the file that the journal is written to is the one at its path.
+func (j *Journal) held() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	mine, err := j.file.Stat()
 	if err != nil {
 		return false
@@ -28,8 +30,10 @@ func (j *Journal) Held() bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// Move copies the journal into dir, where there must be none, and goes on there.
-func (j *Journal) Move(dir string) error {
+// move copies the journal into dir, where there must be none, and goes on there.
+func (j *Journal) move(dir string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -38,7 +42,7 @@ func (j *Journal) Move(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, io.NewSectionReader(j.file, 0, 1<<62))
+	_, err = io.Copy(f, io.NewSectionReader(j.file, 0, j.size))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -83,7 +87,7 @@ func (d *Displaced) Unwrap() error { return d.Err }
 // settle makes sure that the journal can be found, after what was written at a step. It moves the journal and the store
 // if it must, and then asks the run to end with a checkpoint. It is called on the trainer's stream.
 func (r *run) settle(step int64) error {
-	if r.journal == nil || r.journal.Held() {
+	if r.journal == nil || r.journal.held() {
 		return nil
 	}
 	d := &Displaced{Dir: r.store.dir, Step: step}
@@ -121,7 +125,7 @@ func (r *run) intact(step int64, why error) error {
 // refuge makes a folder the place of the journal and the checkpoints: the folder that the run has locked, or one that is empty.
 func (r *run) refuge(dir string) error {
 	if r.store.lock.Holds(dir) {
-		return r.journal.Move(dir) // only what was in it has gone
+		return r.journal.move(dir) // only what was in it has gone
 	}
 	if err := checkpoint.Allow(dir, checkpoint.Fresh); err != nil {
 		return err
@@ -130,7 +134,7 @@ func (r *run) refuge(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.journal.Move(dir); err != nil {
+	if err := r.journal.move(dir); err != nil {
 		return errors.Join(err, lock.Release())
 	}
 	old := r.store.lock

@@ -38,7 +38,7 @@ type Result struct {
 	PeakBytes  map[plan.ActorID]int64 `json:"peak_bytes"`
 	SentBytes  map[string]int64       `json:"sent_bytes"`
 	MovedBytes map[string]int64       `json:"moved_bytes"`
-	// SkippedSteps committed without an update, because their batches were bad.
+	// SkippedSteps, of the steps that this run committed and did not undo, made no update, because their batches were bad.
 	SkippedSteps int `json:"skipped_steps"`
 	// Restarts are those of actors, by failures and by moves; Resumes is how often the whole job went back to a checkpoint.
 	// Recoveries are the timelines of the restarts.

@@ -120,12 +120,11 @@ type ending struct {
 	back *back
 }
 
-// back says from which checkpoint an attempt begins: of at most atMost steps, and older newer ones left out.
+// back says from which checkpoint an attempt begins: of at most atMost steps, or an older one than the attempt before.
 type back struct {
 	at     int64 // the step that was open
 	atMost int64
-	older  int
-	forget bool
+	older  bool
 	reason string
 	skip   []SkipEntry
 	// ungathered says instead that nothing has begun: the next attempt begins where this one has.
@@ -150,6 +149,7 @@ func (o *root) loop(ctx context.Context) *ending {
 		case <-interrupted:
 			interrupted, o.interrupted = nil, true
 			o.coordinator.Ending()
+			o.run.winds.Store(true)
 			if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 				end = &ending{err: err}
 			}
@@ -240,6 +240,7 @@ func (o *root) one(ctx context.Context, news any) *ending {
 	case wind:
 		o.interrupted = true
 		o.coordinator.Ending()
+		o.run.winds.Store(true)
 		if err := o.node.Send(plan.Trainer, machine.Interrupt{}); err != nil {
 			return &ending{err: err}
 		}
@@ -259,14 +260,19 @@ func (o *root) now() time.Time { return o.run.time.at(o.node.Now()) }
 // decide has Recovery decide, and does it.
 func (o *root) decide(ctx context.Context, e RecoveryEvent) *ending {
 	for _, d := range o.recovery.Handle(o.now(), e) {
-		o.run.decided(d)
+		if back, ok := d.(Resume); ok {
+			left, any := o.run.store.reach(back.Older > 0)
+			o.run.decided(Resume{Older: left, Seed: !any, Reason: back.Reason})
+		} else {
+			o.run.decided(d)
+		}
 		switch d := d.(type) {
 		case Respawn:
 			if err := o.respawn(ctx, d); err != nil {
 				return &ending{err: fmt.Errorf("restart of %s: %w", d.Actor, err)}
 			}
 		case Resume:
-			return &ending{back: &back{atMost: all, older: d.Older, reason: d.Reason}}
+			return &ending{back: &back{atMost: all, older: d.Older > 0, reason: d.Reason}}
 		case GiveUp:
 			return &ending{err: d.Err}
 		}
@@ -311,7 +317,7 @@ func (o *root) stopped(ctx context.Context, err error) *ending {
 		from, skip := o.run.judge.Undo(bad)
 		reason := fmt.Sprintf("%v; the train steps from %d on are undone and their batches skipped", bad, from)
 		o.run.decided(Noted{fmt.Sprintf("roll back to a checkpoint of at most %d steps: %s", from, reason)})
-		return &ending{back: &back{atMost: from, forget: true, reason: reason, skip: skip}}
+		return &ending{back: &back{atMost: from, reason: reason, skip: skip}}
 	case errors.As(err, &failure) && failure.Actor == plan.Trainer && errors.As(err, &crash):
 		// It is an actor like any other: one that has crashed is restarted.
 		now := o.now()

@@ -66,9 +66,12 @@ type run struct {
 	timeline *Timeline
 	restarts map[plan.ActorID]int
 	resumes  int
+	// undoes is the entry of the journal that the attempt which has not begun yet begins with.
+	undoes *FromEntry
 
 	crew    *crew // nil in a run of one process
 	attempt uint64
+	over    atomic.Bool // the attempt is: nobody waits for what its trainer still does
 	// gathers is when the nodes were first asked to come for the state that the attempt begins from.
 	gathers time.Time
 	// why the attempt begins, if it is not the first.
@@ -76,17 +79,12 @@ type run struct {
 	// saved is the train step at which the newest checkpoint goes on, which is written while the root reads.
 	saved atomic.Int64
 
-	// wind asks for a clean end of the run, with a checkpoint.
-	wind func()
+	// wind asks for a clean end of the run, with a checkpoint; winds says that it was asked for.
+	wind  func()
+	winds atomic.Bool
 
 	mu        sync.Mutex
 	displaced *Displaced // what has become of save.dir, if it was not left alone
-}
-
-// footing is what an attempt at a run stands on.
-type footing struct {
-	node         *actors.Node
-	coordination actors.Coordination
 }
 
 // prepare does everything that can fail before an actor lives: model, data, checkpoint, plan.
@@ -151,6 +149,13 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 		o.progress(Progress{Checkpoint: &c})
 	}
 	r.store.note = r.note
+	r.store.over = r.over.Load
+	r.store.patience = func(step int64) time.Duration {
+		if step < r.rounds.Until && !r.winds.Load() {
+			return 0
+		}
+		return min(lastPatience, r.patience())
+	}
 	r.store.settle = r.settle
 	r.limits = LimitsOf(job)
 	r.recovery = NewRecovery(r.limits, Seats(r.plan), r.hosts())
@@ -212,98 +217,6 @@ func (r *run) stop(err error) {
 	case r.stopped <- err:
 	default:
 	}
-}
-
-// attempts makes attempts at the run until one ends it: the next begins from an earlier checkpoint, or where this one has, if
-// it did not get its nodes.
-func (r *run) attempts(ctx context.Context, stand func(*root) (*footing, error)) (*Result, error) {
-	defer func() {
-		if r.journal != nil {
-			_ = r.journal.Close() // every entry is on the disk
-		}
-	}()
-	r.gathers = time.Now()
-	for {
-		r.attempt++
-		r.stopped = make(chan error, 1)
-		o := newRoot(r)
-		f, err := stand(o)
-		if err != nil {
-			return nil, err
-		}
-		result, again, err := r.conduct(ctx, o, f)
-		if again == nil || err != nil {
-			return result, err
-		}
-		if again.ungathered {
-			continue
-		}
-		if err := r.intact(again.at, errors.New(again.reason)); err != nil {
-			return nil, err
-		}
-		if err := r.back(again); err != nil {
-			return nil, err
-		}
-		r.crew.afresh()
-		r.why = again.reason
-		r.gathers = time.Now()
-	}
-}
-
-// back prepares an attempt that begins from an earlier checkpoint.
-func (r *run) back(b *back) error {
-	if err := r.store.back(b.atMost, b.older, b.forget); err != nil {
-		return fmt.Errorf("go back to a checkpoint: %w", err)
-	}
-	if err := r.anew(r.wanted); err != nil {
-		return err
-	}
-	r.timeline.Abandon()
-	r.resumes++
-	r.saved.Store(-1)
-	from := "the seed, as there is no checkpoint to go back to"
-	if r.store.resumes() {
-		r.saved.Store(r.rounds.First)
-		from = r.store.opened.Path()
-	}
-	r.note(fmt.Sprintf("going on at train step %d from %s", r.rounds.First, from))
-	if r.journal == nil {
-		return nil
-	}
-	return r.journal.Back(r.store.from(b.reason, b.skip))
-}
-
-// record opens the journal, where there is a place for it, and makes the judge of what is in it.
-func (r *run) record() error {
-	var ledger *Ledger
-	var skip func(int64, string) error
-	if r.store.dir != "" {
-		if r.journal == nil {
-			j, err := OpenJournal(r.store.dir, RunEntry{
-				Job: r.plan.Job.Name, Fingerprint: r.store.meta.Fingerprint(), Batch: r.plan.Job.Train.Batch, Windows: r.ledger.windows,
-			}, r.store.from("", nil))
-			if err != nil {
-				return err
-			}
-			r.journal = j
-		}
-		ledger, skip = r.journal.Ledger(), r.journal.Skip
-	}
-	r.judge = NewJudge(r.plan.Job.Supervisor.BadBatch, ledger, skip)
-	r.ledger.commit = func(s StepEntry) error {
-		if r.journal != nil {
-			if err := r.journal.Commit(s); err != nil {
-				return err
-			}
-		}
-		if err := r.settle(s.Step); err != nil {
-			return err
-		}
-		r.store.made = s.Mark()
-		r.judge.Committed(s.Step, float64(s.Loss), s.Skipped != "")
-		return nil
-	}
-	return nil
 }
 
 // watchSlow has the root told of slow stages.
@@ -374,6 +287,7 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 		return nil, nil, r.shutdown(ctx, coordinator, err)
 	}
 	end := o.loop(ctx)
+	r.over.Store(true)
 	if end.back != nil {
 		end.back.at = o.opened.Step
 		if err := r.displacement(nil); err != nil { // there is nothing to go back to: the nodes are not to join again

@@ -233,7 +233,7 @@ func TestJobResumes(t *testing.T) {
 			t.Errorf("%d resumes\n%s", n, strings.Join(told, "\n"))
 		}
 		// Older checkpoints are tried, too.
-		if !strings.Contains(strings.Join(told, "\n"), "leaving out the newest") {
+		if !strings.Contains(strings.Join(told, "\n"), "from its newest checkpoint but 1: ") {
 			t.Error(strings.Join(told, "\n"))
 		}
 		// A later run goes on from there.
@@ -298,6 +298,25 @@ func TestSpikePolicies(t *testing.T) {
 	})
 }
 
+// TestSkippedSteps: steps that are undone and skipped again are counted as the audit counts them.
+func TestSkippedSteps(t *testing.T) {
+	noise := map[int64]bool{}
+	for _, step := range []int64{10, 15} {
+		for i := step * 8; i < (step+1)*8; i++ {
+			noise[i] = true
+		}
+	}
+	job := testRunJob(t, "train.steps=18", "save.every=50", "save.dir="+t.TempDir(), "supervisor.bad_batch.spike=8", "supervisor.bad_batch.window=4",
+		"supervisor.bad_batch.policy=rollback", "supervisor.bad_batch.back=3")
+	r, told, err := runJob(t, job, "", WithData(words{vocab: 16, noise: noise}))
+	if err != nil || r.Resumes != 2 {
+		t.Fatalf("%+v, %v\n%s", r, err, strings.Join(told, "\n"))
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || len(a.Skipped) != 8 || r.SkippedSteps != 8 {
+		t.Errorf("%d steps are skipped; the audit says %+v, %v", r.SkippedSteps, a, err)
+	}
+}
+
 // TestFullDisk: a checkpoint that cannot be written does not stop the run, unless it is the last.
 func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { checkpoint.OnWrite(func() error { return nil }) })
@@ -317,8 +336,41 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 	job.Save.Dir = filepath.Join(t.TempDir(), "run")
+	r, told, err = runJob(t, job, "fill-disk 0 at trainer finish of snapshot step 6 for 200ms")
+	if err != nil || r.WeightsSHA256 != want || filepath.Base(r.Checkpoint) != "step-00000006" || !strings.Contains(strings.Join(told, "\n"), "the last checkpoint cannot be written, and is tried again") {
+		t.Fatalf("the last checkpoint is late: %+v, %v\n%s", r, err, strings.Join(told, "\n"))
+	}
+	job.Save.Dir, job.Supervisor.Deadline = filepath.Join(t.TempDir(), "run"), 2
 	if _, _, err := runJob(t, job, "fill-disk 0 at trainer finish of snapshot step 6 for 10s"); err == nil || !strings.Contains(err.Error(), "last checkpoint was not written") {
 		t.Errorf("the last checkpoint fails: %v", err)
+	}
+}
+
+// TestFullDiskAtTheJournal: an entry that cannot be written is waited for, and nobody is blamed; in the end the run stops, and
+// goes on later.
+func TestFullDiskAtTheJournal(t *testing.T) {
+	t.Cleanup(func() { checkpoint.OnWrite(func() error { return nil }) })
+	want, err := undisturbed()
+	must(t, err)
+	job := testRunJob(t, "save.every=2", "save.dir="+t.TempDir())
+	r, told, err := runJob(t, job, "fill-disk 0 at trainer decide of train step 2 for 300ms")
+	if err != nil || r.WeightsSHA256 != want || r.Restarts+r.Resumes != 0 || strings.Count(strings.Join(told, "\n"), "the journal cannot be written, and is tried again for up to 30s: no space left") != 1 {
+		t.Fatalf("%+v, %v\n%s", r, err, strings.Join(told, "\n"))
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || a.Steps != 6 || a.Undone != 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	job = testRunJob(t, "save.every=2", "supervisor.deadline=1.2", "supervisor.heartbeat=0.1", "save.dir="+t.TempDir())
+	_, told, err = runJob(t, job, "fill-disk 0 at trainer decide of train step 3 for 10s")
+	if err == nil || !strings.Contains(err.Error(), "journal ") || !strings.Contains(err.Error(), "no space left") || strings.Contains(strings.Join(told, "\n"), "decision") {
+		t.Fatalf("%v\n%s", err, strings.Join(told, "\n"))
+	}
+	if a, err := AuditRun(job.Save.Dir); err != nil || a.Steps != 3 || a.Checkpoint != 2 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	checkpoint.OnWrite(func() error { return nil })
+	if r, _, err := runJob(t, job, "", WithResume()); err != nil || r.WeightsSHA256 != want {
+		t.Errorf("resumed: %+v, %v", r, err)
 	}
 }
 

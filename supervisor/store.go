@@ -5,8 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
+	"slices"
 	"sort"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -26,12 +30,16 @@ type store struct {
 	meta   checkpoint.Meta
 	opened *checkpoint.Checkpoint // what the run resumes from; nil for a fresh one
 	clears bool                   // the run overwrites the checkpoints that are there
+	stale  bool                   // the run has gone back: checkpoints of more steps are of a past that is undone
 	lock   *checkpoint.Lock       // keeps other runs out of dir
 	saved  func(CheckpointDone)
 
 	note func(string)
 	// settle makes sure, after a step, that what is written to dir can be found there. It may change dir.
 	settle func(step int64) error
+	// patience is how long the checkpoint of a step is tried again, unless the attempt is over.
+	patience func(step int64) time.Duration
+	over     func() bool
 	// unsaved is why the checkpoint that was last due is not there.
 	unsaved error
 
@@ -120,9 +128,28 @@ func (s *store) acquire() (err error) {
 	return err
 }
 
-// begin removes the checkpoints that the run overwrites. It is called when all actors are alive and
+// begin removes the checkpoints that the run overwrites, or has gone back behind. It is called when all actors are alive and
 // nothing can be refused any more.
 func (s *store) begin() error {
+	if s.stale {
+		err := retry(lastPatience, s.over, func() error { return checkpoint.Forget(s.dir, s.first()) }, func(err error) {
+			s.note(fmt.Sprintf("checkpoints cannot be removed, which is tried again for up to %s: %v", lastPatience, err))
+		})
+		if err != nil {
+			return err
+		}
+		s.stale = false
+		if s.newest == "" {
+			return nil
+		}
+		if _, err := os.Stat(s.newest); errors.Is(err, fs.ErrNotExist) {
+			s.newest = ""
+			if s.opened != nil {
+				s.newest = s.opened.Path()
+			}
+		}
+		return nil
+	}
 	if !s.clears {
 		return nil
 	}
@@ -244,24 +271,23 @@ func (s *store) Keep(_ context.Context, step int64, states map[plan.ActorID][]fl
 	if err := s.settle(step - 1); err != nil {
 		return err
 	}
-	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error.
-	if s.unsaved = s.write(step, ids, states); s.unsaved != nil {
+	// A disk that is full for a while is no reason to stop: the checkpoints before are whole. At the end it is an error, but not
+	// at once.
+	patience := s.patience(step)
+	s.unsaved = retry(patience, s.over, func() error { return s.write(step, ids, states) }, func(err error) {
+		s.note(fmt.Sprintf("the last checkpoint cannot be written, and is tried again for up to %s: %v", patience, err))
+	})
+	if s.unsaved != nil && patience == 0 {
 		s.note(fmt.Sprintf("step %d has no checkpoint, and the run goes on: %v", step, s.unsaved))
 	}
 	return nil
 }
 
-// back makes the store one of a run that goes on from an earlier checkpoint: the newest of at most atMost steps
-// but older. Where there is none, it goes on from the seed. With forget set, the checkpoints after it are
-// removed: they are of steps that will be others.
-func (s *store) back(atMost int64, older int, forget bool) error {
-	if err := s.leave(); err != nil {
-		return err
-	}
-	s.opened, s.clears, s.unsaved = nil, false, nil
+// whole are the steps of the complete checkpoints of at most atMost steps, the oldest first.
+func (s *store) whole(atMost int64) ([]int64, error) {
 	entries, err := checkpoint.List(s.dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var steps []int64
 	for _, e := range entries {
@@ -269,11 +295,53 @@ func (s *store) back(atMost int64, older int, forget bool) error {
 			steps = append(steps, e.Step)
 		}
 	}
-	for at := len(steps) - 1 - older; at >= 0; at-- {
-		c, err := checkpoint.OpenStep(s.dir, steps[at])
-		if err != nil {
+	return steps, nil
+}
+
+// target is the index of the checkpoint to go back to among those that are whole: the newest, or the newest one that is older
+// than what the attempt has begun with; the oldest where none is. It is -1 where there is no checkpoint at all.
+func (s *store) target(steps []int64, older bool) int {
+	at := len(steps) - 1
+	for older && at > 0 && steps[at] >= s.first() {
+		at--
+	}
+	return at
+}
+
+// reach says how many checkpoints would be left out by going back, and whether there is one to go back to.
+func (s *store) reach(older bool) (left int, any bool) {
+	steps, err := s.whole(all)
+	if err != nil {
+		return 0, true // back says what is wrong
+	}
+	at := s.target(steps, older)
+	return len(steps) - 1 - at, at >= 0
+}
+
+// back makes the store one of a run that goes on from an earlier checkpoint: the newest one of at most atMost steps, or one that
+// is older than what the attempt has begun with. Where there is none, it goes on from the seed. When it begins, the checkpoints
+// after that are removed: they are of steps that are undone, and that may be others next time.
+func (s *store) back(atMost int64, older bool) error {
+	steps, err := s.whole(atMost)
+	if err != nil {
+		return err
+	}
+	at := s.target(steps, older)
+	if err := s.leave(); err != nil {
+		return err
+	}
+	s.opened, s.clears, s.unsaved, s.stale = nil, false, nil, true
+	// Where those from there down are damaged, one that was left out is better than the seed.
+	order := slices.Clone(steps[:at+1])
+	slices.Reverse(order)
+	for _, step := range append(order, steps[at+1:]...) {
+		c, err := checkpoint.OpenStep(s.dir, step)
+		if errors.Is(err, checkpoint.ErrNone) {
 			s.note(fmt.Sprintf("not resumed from: %v", err))
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		if err := c.Match(s.meta); err != nil {
 			return errors.Join(fmt.Errorf("resume from %s: %w", c.Path(), err), c.Close())
@@ -281,10 +349,7 @@ func (s *store) back(atMost int64, older int, forget bool) error {
 		s.opened = c
 		break
 	}
-	if !forget {
-		return nil
-	}
-	return checkpoint.Forget(s.dir, s.first())
+	return nil
 }
 
 // all is more than any number of steps.

@@ -202,13 +202,17 @@ func (p *parser) options(f *Fault) (err error) {
 			}
 		case w == "factor" && f.Kind.factored():
 			f.Factor, err = strconv.ParseFloat(p.next(), 64)
-			if err == nil && !(f.Factor > 0 && f.Factor <= math.MaxFloat32) {
-				err = fmt.Errorf("the factor is %g; numbers above 0 are legal", f.Factor)
+			if err != nil {
+				err = fmt.Errorf("the factor is no number; 1 to %g are legal", maxFactor)
+			} else if !(f.Factor >= 1 && f.Factor <= maxFactor) {
+				err = fmt.Errorf("the factor is %g; 1 to %g are legal", f.Factor, maxFactor)
 			}
 		case w == "times":
 			if f.Times, err = number(p.next()); err == nil && f.Times == 0 {
 				err = fmt.Errorf("it strikes 0 times; 1 and more are legal")
 			}
+		case w == "value" || w == "micro-batch" || w == "bucket" || w == "number":
+			return fmt.Errorf("%q belongs to the point, and stands before of: at ... %s of %s step %d", w, strings.TrimSpace(w+" "+p.next()), f.At.Round.Phase, f.At.Round.Step)
 		default:
 			return fmt.Errorf("%q means nothing for %s", w, f.Kind)
 		}
@@ -224,6 +228,9 @@ func (p *parser) options(f *Fault) (err error) {
 	}
 	return nil
 }
+
+// maxFactor is how many times as long an operation may take: so slow is as good as hung, and times can still be counted.
+const maxFactor = 1e6
 
 func actor(w string) (plan.ActorID, error) {
 	a := plan.ActorID(w)
