@@ -62,10 +62,8 @@ func (r *run) back(b *back) error {
 	}
 	r.timeline.Abandon()
 	r.resumes++
-	r.saved.Store(-1)
 	from := "the seed, as there is no checkpoint to go back to"
 	if r.store.resumes() {
-		r.saved.Store(r.rounds.First)
 		from = r.store.opened.Path()
 	}
 	r.note(fmt.Sprintf("going on at train step %d from %s", r.rounds.First, from))

@@ -317,6 +317,10 @@ func (r *run) begin(o *root) error {
 	if err := r.store.begin(); err != nil {
 		return err
 	}
+	r.saved.Store(-1)
+	if r.store.resumes() {
+		r.saved.Store(r.store.first())
+	}
 	if err := r.record(); err != nil {
 		return err
 	}
