@@ -350,7 +350,7 @@ func (n *Node) Troubles() map[string]uint64 {
 	return n.transport.troubles()
 }
 
-// Close ends the actors: each handles what is in its mailbox, and operations that run are waited
+// Close ends the actors: what is in their mailboxes is given back, and operations that run are waited
 // for. The error names who did not end before ctx did. Nothing may be sent to the node afterwards.
 func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()

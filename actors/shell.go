@@ -152,7 +152,7 @@ func occasion(message any) (plan.Round, string) {
 
 func (s *shell) handle(e machine.Event) {
 	var effects []machine.Effect
-	if s.dead || s.closing {
+	if s.ends() || s.closing {
 		effects = machine.Discard(e)
 	} else {
 		effects = s.actor.Machine.Handle(e)
@@ -165,14 +165,31 @@ func (s *shell) handle(e machine.Event) {
 	}
 }
 
+// ends reports whether the life is over. One that is retired is at once, whatever it hung in or has in its mailbox: its
+// successor goes on from what the others know of it by then.
+func (s *shell) ends() bool {
+	select {
+	case <-s.retired:
+		s.dead, s.killed = true, true
+		s.broken.Store(true)
+	default:
+	}
+	return s.dead
+}
+
 func (s *shell) perform(e machine.Effect) {
+	if d, ok := e.(machine.Drop); ok {
+		s.drop(d.Payload)
+		return
+	}
+	if s.ends() {
+		return
+	}
 	switch e := e.(type) {
 	case machine.Send:
 		s.send(*e.Message)
 	case machine.Launch:
 		s.launch(e)
-	case machine.Drop:
-		s.drop(e.Payload)
 	case machine.Refused:
 		s.refused(e)
 	case machine.Fail:
@@ -199,7 +216,7 @@ func (s *shell) send(m machine.Message) {
 	if s.node.options.Faults != nil {
 		s.strike(m.Name.Round, &plan.Op{Kind: plan.Send, Peer: m.Name.To, As: m.Name.Value})
 	}
-	if s.dead {
+	if s.ends() {
 		return
 	}
 	at, _ := s.node.directory.get(m.Name.To)
@@ -241,7 +258,7 @@ func sumOf(p machine.Payload) uint32 {
 // them until the Completed.
 func (s *shell) launch(l machine.Launch) {
 	harm := s.strike(l.Round, l.Op)
-	if s.dead {
+	if s.ends() {
 		return
 	}
 	s.launched++

@@ -317,3 +317,42 @@ func TestSendsMeetBirths(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRetiredLifeDoesNothingMore: a life that hangs when it is retired, and goes on because of that, neither does the rest of what
+// it was at nor takes what has piled up meanwhile. Its successor begins from what the others know by then.
+func TestRetiredLifeDoesNothingMore(t *testing.T) {
+	n := newCast(t, Options{Placement: []plan.Actor{{ID: plan.Trainer}, {ID: stage0}, {ID: stage1}}})
+	hangs, handled := make(chan struct{}), 0
+	heard := make(chan machine.Name, 10)
+	n.play(stage1, func(e machine.Event) []machine.Effect {
+		if a, ok := e.(machine.Arrived); ok {
+			heard <- a.Message.Name
+		}
+		return nil
+	}, nil)
+	n.play(stage0, func(e machine.Event) []machine.Effect {
+		if _, ok := e.(machine.Arrived); !ok {
+			return nil
+		}
+		if handled++; handled > 1 {
+			t.Error("it takes a message when it is retired")
+		}
+		retired := n.local(stage0).retired
+		close(hangs)
+		<-retired
+		m := &machine.Message{Name: named(stage0, stage1, 1, activation(0)), Payload: machine.Blob("x")}
+		return []machine.Effect{machine.Committed{Round: m.Name.Round}, machine.Send{Message: m}}
+	}, nil)
+	for i := range 3 {
+		if err := n.Send(stage0, machine.Arrived{Message: machine.Message{Name: named(plan.Trainer, stage0, int64(i), activation(i))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-hangs
+	if err := n.Retire(within(patience), stage0); err != nil {
+		t.Fatal(err)
+	}
+	if len(heard) > 0 {
+		t.Errorf("it has sent %v", <-heard)
+	}
+}

@@ -1,6 +1,10 @@
 package supervisor
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/troupe-train/troupe/plan"
+)
 
 // inbox takes news from any goroutine without ever blocking it. What is in it is bounded by what actors and nodes can
 // do before the loop that reads it comes round again.
@@ -20,6 +24,18 @@ func (i *inbox) add(news any) {
 	case i.ready <- struct{}{}:
 	default:
 	}
+}
+
+// opened is the newest round that the trainer is said to have opened, of what has not been taken yet.
+func (i *inbox) opened() (r plan.Round, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, news := range i.list {
+		if b, is := news.(began); is && b.actor == plan.Trainer {
+			r, ok = b.round, true
+		}
+	}
+	return r, ok
 }
 
 func (i *inbox) take() []any {

@@ -403,6 +403,10 @@ func (o *root) local(ctx context.Context, d Respawn) error {
 		return err
 	}
 	if d.Actor == plan.Trainer {
+		// What the old life has opened until it was retired, the others may have begun.
+		if r, ok := o.inbox.opened(); ok {
+			o.opened = r
+		}
 		return o.trainer(d.Incarnation)
 	}
 	actor, err := o.run.cast.actor(d.Actor, d.Incarnation)
