@@ -57,6 +57,14 @@ func (r *run) fewer(err error) bool {
 	return true
 }
 
+// stands notes which checkpoint is the newest: the one that an attempt begins from, if there is one.
+func (r *run) stands() {
+	r.saved.Store(-1)
+	if r.store.resumes() {
+		r.saved.Store(r.store.first())
+	}
+}
+
 // resumption says, at the end of why a run has ended, that it can go on, if it can.
 func (r *run) resumption() string {
 	if step := r.saved.Load(); step >= 0 {

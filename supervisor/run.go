@@ -140,10 +140,7 @@ func prepare(job *plan.Job, o options, nodes int) (*run, error) {
 	r.rounds = rounds(r.plan, r.store.first(), o.stopAt)
 	r.ledger = newLedger(r.plan, r.rounds.First, r.rounds.Until, time.Now, o.progress)
 	r.ledger.windows = windows
-	r.saved.Store(-1)
-	if r.store.resumes() {
-		r.saved.Store(r.store.first())
-	}
+	r.stands()
 	r.store.saved = func(c CheckpointDone) {
 		r.saved.Store(c.Step)
 		o.progress(Progress{Checkpoint: &c})
@@ -290,8 +287,9 @@ func (r *run) conduct(ctx context.Context, o *root, f *footing) (result *Result,
 	r.over.Store(true)
 	if end.back != nil {
 		end.back.at = o.opened.Step
-		if err := r.displacement(nil); err != nil { // there is nothing to go back to: the nodes are not to join again
-			return nil, nil, r.shutdown(ctx, coordinator, r.displacement(errors.New(end.back.reason)))
+		why := errors.New(end.back.reason)
+		if err := r.displacement(why); err != why { // there is nothing to go back to: the nodes are not to join again
+			return nil, nil, r.shutdown(ctx, coordinator, err)
 		}
 		r.again(ctx, coordinator)
 		return nil, end.back, nil
@@ -317,10 +315,7 @@ func (r *run) begin(o *root) error {
 	if err := r.store.begin(); err != nil {
 		return err
 	}
-	r.saved.Store(-1)
-	if r.store.resumes() {
-		r.saved.Store(r.store.first())
-	}
+	r.stands()
 	if err := r.record(); err != nil {
 		return err
 	}

@@ -61,6 +61,16 @@ func external(t testing.TB, set []string, flags ...string) (p *process, join fun
 	}
 }
 
+// leave waits until nodes end, in good order, having said something.
+func leave(t testing.TB, nodes []*process, parts ...string) {
+	t.Helper()
+	for i, n := range nodes {
+		if code := n.end(); code != 0 || !has(strings.Join(n.said, "; "), parts...) {
+			t.Errorf("node %d ends with status %d: %q", i+1, code, n.said)
+		}
+	}
+}
+
 // TestExternalNodesComeAgain: so do processes that were started by hand.
 func TestExternalNodesComeAgain(t *testing.T) {
 	set, faults, want := goesBack(t)
@@ -71,11 +81,7 @@ func TestExternalNodesComeAgain(t *testing.T) {
 	if got.Resumes != 1 {
 		t.Errorf("%d resumes, want 1", got.Resumes)
 	}
-	for i, n := range nodes {
-		if code := n.end(); code != 0 || !has(strings.Join(n.said, "; "), " joins again: the run begins again") {
-			t.Errorf("node %d ends with status %d and %q", i+1, code, n.said)
-		}
-	}
+	leave(t, nodes, " joins again: the run begins again")
 }
 
 // TestNodeIsStoppedWhileTheJobGoesBack: a node that is stopped in one attempt and goes on in the next one does no harm there,
@@ -101,11 +107,7 @@ func TestNodeIsStoppedWhileTheJobGoesBack(t *testing.T) {
 	if got.Resumes != 1 {
 		t.Errorf("%d resumes, want 1", got.Resumes)
 	}
-	for i, n := range nodes {
-		if code := n.end(); code != 0 || !has(strings.Join(n.said, "; "), "joins again") {
-			t.Errorf("node %d ends with status %d: %q", i+1, code, n.said)
-		}
-	}
+	leave(t, nodes, "joins again")
 }
 
 // TestNodeDiesWhileNodesGather: that a node is killed before the run begins, or begins anew from a checkpoint, costs another

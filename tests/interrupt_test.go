@@ -39,11 +39,7 @@ func TestEverybodyIsInterrupted(t *testing.T) {
 	if !got.Stopped || got.Resumes > 0 || len(got.Recoveries) > 0 {
 		t.Errorf("%+v", got)
 	}
-	for i, n := range nodes {
-		if code := n.end(); code != 0 {
-			t.Errorf("node %d ends with status %d: %q", i+1, code, n.said)
-		}
-	}
+	leave(t, nodes)
 }
 
 // TestInterruptedWithoutNodes: a run in which nobody is left that could end a step ends at once.
